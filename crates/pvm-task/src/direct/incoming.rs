@@ -9,7 +9,7 @@ use pvm_core::tid::Tid;
 use pvm_fmp::{Meta, count_copy};
 use pvm_net::{Link, LinkError};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most memory that is reserved for a body before its first byte has arrived, in bytes: the announced length may be
 /// false.
@@ -20,6 +20,39 @@ const MESSAGES_IN_TURN_MAX: usize = 64;
 const BYTES_IN_TURN_MAX: usize = 4 << 20;
 /// How long a receive waits for the next bytes of a message that it reads into the receiver's memory.
 const STALL_TIME_MAX: Duration = Duration::from_millis(2);
+/// While at least this many bytes come between two waits, a receive of a long message spins in the next wait, for this
+/// time, before it sleeps.
+const FAST_BYTES: usize = 16 << 10;
+const SPIN_TIME: Duration = Duration::from_micros(100);
+
+/// The waits of a receive for the next bytes of a long message.
+#[derive(Default)]
+struct Pause {
+    /// How many bytes have come since the last wait.
+    bytes: usize,
+    /// When this wait has begun, if it spins.
+    since: Option<Instant>,
+}
+
+impl Pause {
+    /// Notes that bytes have come.
+    fn note(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.since = None;
+    }
+
+    /// Lets other processes run. Returns false if it is time to sleep.
+    fn spin(&mut self) -> bool {
+        if self.since.is_none() && self.bytes < FAST_BYTES {
+            self.bytes = 0;
+            return false;
+        }
+        self.bytes = 0;
+        let spins = self.since.get_or_insert_with(Instant::now).elapsed() < SPIN_TIME;
+        std::thread::yield_now();
+        spins
+    }
+}
 
 /// A message that has been read completely.
 pub(crate) struct LinkMessage {
@@ -76,6 +109,10 @@ struct PartialMessage {
     done: usize,
     /// The first bytes that have been read, and memory for more.
     body: Vec<u8>,
+    /// Whether the whole body is in the first frame.
+    is_whole: bool,
+    /// Whether the body was in the memory of a posted receive, from which it was moved to memory of its own.
+    was_moved: bool,
     /// The number of the message, and how many of its bytes have been reported to the pacer.
     number: u32,
     counted: usize,
@@ -110,13 +147,22 @@ impl Incoming {
     }
 
     /// Begins a message.
-    fn begin(&mut self, meta: Meta, bytes: usize) {
+    fn begin(&mut self, meta: Meta, bytes: usize, first: usize) {
         self.last_number = self.last_number.wrapping_add(1);
         let number = self.last_number;
         if is_paced(bytes) {
             self.news.push(LongNews::Begun(number, bytes));
         }
-        self.partial = Some(PartialMessage { meta, bytes, done: 0, body: Vec::new(), number, counted: 0 });
+        self.partial = Some(PartialMessage {
+            meta,
+            bytes,
+            done: 0,
+            body: Vec::new(),
+            is_whole: bytes == first,
+            was_moved: false,
+            number,
+            counted: 0,
+        });
     }
 
     /// Ends the partial message, which has arrived wholly.
@@ -209,6 +255,20 @@ impl DirectLink {
             if self.holds_message() {
                 return Ok(());
             }
+            if self.awaits.are_for(self.queue.acknowledged()) {
+                // The send returns, and the next call may bring memory for the body.
+                self.has_more = true;
+                return Ok(());
+            }
+            // Only the first message of this poll can go directly to the receiver's memory: if there was one before, it
+            // may be the message for which the receive waits.
+            if let Some(posted) = posted.as_deref_mut().filter(|_| messages == 0) {
+                self.read_posted(posted, outcome)?;
+                if posted.found.is_some() {
+                    self.has_more = self.connection.has_unread();
+                    return Ok(());
+                }
+            }
             let left = self.incoming.left();
             if !self.incoming.read_body(&mut self.connection)? {
                 self.has_more = std::mem::take(&mut self.incoming.lacks_memory);
@@ -226,21 +286,6 @@ impl DirectLink {
             let Some(head) = self.connection.receive()? else { return Ok(()) };
             let frame = Frame::read(&head).ok_or(LinkError::Malformed)?;
             self.on_frame(frame, outcome)?;
-            let Frame::Message { bytes, first, .. } = frame else { continue };
-            if self.holds_message() {
-                return Ok(());
-            }
-            // Only the first message of this poll can go directly to the receiver's memory: if there was one before, it
-            // may be the message for which the receive waits. Nor may the rest of it wait for a grant: while a message
-            // is read in this way, other links are not.
-            let may_be_posted = messages == 0 && (bytes == first || self.granted == u64::MAX);
-            if let Some(posted) = posted.as_deref_mut().filter(|_| may_be_posted) {
-                self.read_posted(posted, outcome)?;
-                if posted.found.is_some() {
-                    self.has_more = self.connection.has_unread();
-                    return Ok(());
-                }
-            }
         }
         self.has_more = true;
         Ok(())
@@ -257,9 +302,9 @@ impl DirectLink {
                     self.send_hello()?;
                 }
             }
-            Frame::Message { meta, received, bytes, .. } if self.incoming.partial.is_none() => {
+            Frame::Message { meta, received, bytes, first } if self.incoming.partial.is_none() => {
                 self.on_acknowledgement(received)?;
-                self.incoming.begin(meta, bytes);
+                self.incoming.begin(meta, bytes, first);
             }
             Frame::Continuation { bytes } if bytes <= self.incoming.left() => {}
             Frame::Acknowledgement { received } => self.on_acknowledgement(received)?,
@@ -280,16 +325,22 @@ impl DirectLink {
         self.send_frame(Frame::Hello { up_to: self.granted })
     }
 
-    /// Reads the body of the next message directly into the memory of the posted receive, if the receive accepts it. If
-    /// the next bytes are late, copies the bytes read so far into the partial message; the remaining bytes are then
-    /// read as for any other message.
+    /// Reads the body of the partial message directly into the memory of the posted receive, if there is one that the
+    /// receive accepts, and copies there what has been read before. If the next bytes are late, copies the bytes read so far
+    /// into the partial message; the remaining bytes are then read as for any other message.
     fn read_posted(&mut self, posted: &mut PostedReceive<'_>, outcome: &mut ReadOutcome) -> Result<(), LinkError> {
-        let Some(PartialMessage { meta, bytes, .. }) = self.incoming.partial else { return Ok(()) };
-        let envelope = envelope(self.peer, posted.own, meta);
+        let Some(partial) = &mut self.incoming.partial else { return Ok(()) };
+        let (bytes, envelope) = (partial.bytes, envelope(self.peer, posted.own, partial.meta));
+        // The rest of it may not wait for a grant: while a message is read in this way, other links are not.
+        let may_be_posted = !partial.was_moved && (partial.is_whole || self.granted == u64::MAX);
         let fits = accepts(posted.filter, envelope.src, envelope.tag, envelope.ctx) && bytes <= posted.room.len();
-        if !fits || (posted.is_intercepted)(&envelope) {
+        if !may_be_posted || !fits || (posted.is_intercepted)(&envelope) {
             return Ok(());
         }
+        let before = std::mem::take(&mut partial.body);
+        count_copy(partial.done);
+        posted.room[..partial.done].copy_from_slice(&before[..partial.done]);
+        let mut pause = Pause::default();
         while self.incoming.left() > 0 {
             let done = bytes - self.incoming.left();
             let end = done + self.connection.body_left();
@@ -300,12 +351,17 @@ impl DirectLink {
             let Some(partial) = &mut self.incoming.partial else { return Ok(()) };
             partial.done += count;
             if count > 0 || (done == end && self.read_next_head(outcome)?) {
+                pause.note(count);
+                continue;
+            }
+            if pause.spin() {
                 continue;
             }
             let stalls = !is_ready(&self.connection, PollFlags::IN, STALL_TIME_MAX);
-            let Some(PartialMessage { done, body, .. }) = &mut self.incoming.partial else { return Ok(()) };
+            let Some(PartialMessage { done, body, was_moved, .. }) = &mut self.incoming.partial else { return Ok(()) };
             // If there is no memory for a copy, the receive waits for the remaining bytes.
             if stalls && body.try_reserve_exact(bytes).is_ok() {
+                *was_moved = true;
                 count_copy(*done);
                 body.extend_from_slice(&posted.room[..*done]);
                 return Ok(());

@@ -8,13 +8,14 @@
 //! Each message acknowledges how many messages its sender has received. A side that receives much and sends nothing
 //! sends an acknowledgement without a message from time to time. Unacknowledged messages stay in the send queue, see
 //! `fallback`.
+use super::Body;
+use super::awaiting::{Awaits, PATIENT_BYTES_MIN};
 use super::frames::{FRAME_BYTES_MAX, Frame};
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
 use super::send_queue::{QueuedBody, QueuedMessage, SendQueue};
 use super::stall::Stall;
 use super::unasked::Bursts;
-use super::{Body, UNCOPIED_BYTES_MIN};
 use pvm_core::flows::pacing::SendLimit;
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
@@ -94,6 +95,7 @@ pub(crate) struct DirectLink {
     polled_at: (usize, usize),
     /// Whether the peer does not read at the moment.
     blocked: bool,
+    pub(super) awaits: Awaits,
     stall: Stall,
     /// Whether a write to the connection has failed: then no more can be written.
     write_failed: bool,
@@ -158,6 +160,7 @@ impl DirectLink {
             queue: SendQueue::default(),
             polled_at: (0, 0),
             blocked: false,
+            awaits: Awaits::default(),
             stall: Stall::default(),
             write_failed: false,
             read_closed: false,
@@ -271,7 +274,7 @@ impl DirectLink {
     pub fn count_received(&mut self, bytes: usize) {
         self.received.set(self.received.get().wrapping_add(1));
         self.unreported_bytes += bytes;
-        if bytes >= UNCOPIED_BYTES_MIN {
+        if bytes >= PATIENT_BYTES_MIN {
             self.acknowledge_if_due();
         }
     }

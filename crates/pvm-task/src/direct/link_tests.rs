@@ -170,7 +170,9 @@ fn a_message_that_stops_half_way_is_read_like_others_from_there() {
     two.read(&mut arrived, Some(&mut posted), &mut ReadOutcome::default()).unwrap();
     assert!(posted.found.is_none() && arrived.is_empty());
     rustix::net::send(one.fd(), &frame[2000..], SendFlags::NOSIGNAL).unwrap();
-    two.read(&mut arrived, None, &mut ReadOutcome::default()).unwrap();
+    // It is not moved to and fro.
+    two.read(&mut arrived, Some(&mut posted), &mut ReadOutcome::default()).unwrap();
+    assert!(posted.found.is_none());
     assert_eq!(arrived.pop().unwrap().body, body);
 }
 
@@ -376,6 +378,67 @@ fn in_frames(body: &[u8], part_bytes: usize) -> Vec<u8> {
     written
 }
 
+fn write_all(socket: &OwnedFd, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match rustix::net::send(socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(_) => std::thread::sleep(Duration::from_micros(50)),
+        }
+    }
+}
+
+/// Sends a message whose first bytes have been read before its receive is posted. Returns whether it was read into the
+/// receiver's memory; otherwise its other bytes were late.
+fn is_continued_in_posted() -> bool {
+    let [one, mut two] = established(None);
+    two.on_route_switch();
+    let body = pattern(600_000);
+    let (socket, frames) = (one.fd().try_clone_to_owned().unwrap(), in_frames(&body, CHUNK_BYTES_MAX));
+    write_all(&socket, &frames[..70_000]);
+    assert_eq!(tags(&mut two), Ok(vec![]));
+    assert!(two.incoming.has_begun());
+    let writer = std::thread::spawn(move || write_all(&socket, &frames[70_000..]));
+    assert!(is_ready(&two.connection, PollFlags::IN, Duration::from_secs(20)));
+    let (mut room, never, filter) = (vec![0; 700_000], |_: &Envelope| false, Filter { src: -1, tag: 6, ctx: 0 });
+    let mut posted =
+        PostedReceive { filter: &filter, own: TWO.0 as i32, room: &mut room, is_intercepted: &never, found: None };
+    let (mut arrived, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
+    while posted.found.is_none() && arrived.is_empty() {
+        assert!(Instant::now() < end);
+        two.read(&mut arrived, Some(&mut posted), &mut ReadOutcome::default()).unwrap();
+    }
+    writer.join().unwrap();
+    let found = posted.found;
+    match &found {
+        Some((_, bytes)) => assert!(*bytes == body.len() && room[..*bytes] == body),
+        None => assert!(arrived[0].body == body),
+    }
+    found.is_some()
+}
+
+#[test]
+fn a_message_that_has_begun_before_its_receive_goes_on_in_the_receivers_memory() {
+    assert!((0..20).any(|_| is_continued_in_posted()));
+}
+
+#[test]
+fn a_read_leaves_what_comes_behind_an_awaited_acknowledgement() {
+    let [mut one, mut two] = established(None);
+    one.on_route_switch();
+    two.on_route_switch();
+    send(&mut one, 5, b"long");
+    assert_eq!(tags(&mut two), Ok(vec![5]));
+    two.unreported_bytes = ACKNOWLEDGED_BYTES;
+    two.acknowledge_if_due();
+    send(&mut two, 6, b"answer");
+    let (mut arrived, count) = (Vec::new(), one.queue.sent_count());
+    one.awaits.begin(count);
+    one.read(&mut arrived, None, &mut ReadOutcome::default()).unwrap();
+    assert!(arrived.is_empty() && one.queue.is_empty() && one.needs_read() && !one.incoming.has_begun());
+    one.awaits = Awaits::default();
+    assert_eq!(tags(&mut one), Ok(vec![6]));
+}
+
 #[test]
 fn a_long_message_is_read_into_the_receivers_memory_unless_it_waits_for_grants() {
     let sizes = [(600_000, CHUNK_BYTES_MAX), (600_000, 10_000), (20_000, 7), (200_000, 200_000)];
@@ -383,15 +446,7 @@ fn a_long_message_is_read_into_the_receivers_memory_unless_it_waits_for_grants()
         let mut links = limited(None, [limit, u64::MAX]);
         let body = pattern(bytes);
         let (socket, frames) = (links[0].fd().try_clone_to_owned().unwrap(), in_frames(&body, part_bytes));
-        let writer = std::thread::spawn(move || {
-            let mut left = &frames[..];
-            while !left.is_empty() {
-                match rustix::net::send(&socket, left, SendFlags::NOSIGNAL) {
-                    Ok(count) => left = &left[count..],
-                    Err(_) => std::thread::sleep(Duration::from_micros(50)),
-                }
-            }
-        });
+        let writer = std::thread::spawn(move || write_all(&socket, &frames));
         assert!(is_ready(&links[1].connection, PollFlags::IN, Duration::from_secs(20)));
         let filter = Filter { src: -1, tag: 6, ctx: 0 };
         let (mut room, never) = (vec![0; bytes], |_: &Envelope| false);

@@ -5,6 +5,7 @@
 //! the peer goes on reading. If the peer stops reading, the unwritten rest of the message is queued, and later calls of
 //! the library write it. Messages stay queued until the peer's library has acknowledged them, so no message is lost
 //! when a link breaks.
+mod awaiting;
 pub(crate) mod fallback;
 pub(crate) mod frames;
 pub(crate) mod incoming;
@@ -60,10 +61,6 @@ const SEND_WAIT_MAX: Duration = Duration::from_millis(20);
 const EMPTY_POLLS_MAX: u32 = 64;
 /// One in this number of polls also checks for stalled links.
 const STALL_POLLS: u32 = 1024;
-/// Bodies of at least this size, in bytes, are not copied while the peer goes on reading: the peer reads most of such a
-/// body in the time that a copy would take.
-const UNCOPIED_BYTES_MIN: usize = 8 << 20;
-
 /// Values of the option `PvmRoute`.
 const DONT_ROUTE: i32 = 1;
 const ALLOW_DIRECT: i32 = 2;
@@ -426,8 +423,8 @@ impl DirectLinks {
             }
         };
         let Ok(at) = self.position(to) else { return Ok(()) };
-        let uncopied = written && matches!(body, Body::Bytes(bytes) if bytes.len() >= UNCOPIED_BYTES_MIN);
-        if !uncopied {
+        let awaits = written && self.should_await(at, body);
+        if !awaits {
             copy.fill(body);
         }
         self.links[at].bursts.note_on_link(body.len(), begin..Instant::now());
@@ -435,7 +432,7 @@ impl DirectLinks {
         let handed_over = written && (self.wants_links() || self.wait_until_flushed(to));
         let Ok(at) = self.position(to) else { return Ok(()) };
         self.give_up_if_worse(at, handed_over);
-        match (uncopied, written) {
+        match (awaits, written) {
             (true, _) => self.wait_for_acknowledgement(to, body),
             (false, true) if self.links[at].should_poll() => drop(self.poll_link(at, None)),
             (false, true) => {}
@@ -477,31 +474,6 @@ impl DirectLinks {
             link.give_up(GivenUp::Unread);
         } else if link.bursts.is_long() {
             link.give_up(GivenUp::Burst);
-        }
-    }
-
-    /// Waits while the peer goes on reading the last message, which has not been copied. If the peer stops reading
-    /// before it has acknowledged the message, copies the message.
-    fn wait_for_acknowledgement(&mut self, to: Tid, body: Body<'_>) {
-        let Some(number) = self.find(to).map(|link| link.queue.sent_count()) else { return };
-        let (mut since, mut before) = (Instant::now(), None);
-        loop {
-            let Some(link) = self.find(to) else { return };
-            link.flush();
-            if link.queue.acknowledged() == number {
-                return;
-            }
-            let progress = (link.progress(), link.carried().acknowledged);
-            if before != Some(progress) {
-                (since, before) = (Instant::now(), Some(progress));
-            }
-            if link.is_send_closed() || since.elapsed() >= SEND_WAIT_MAX {
-                if let Some(message) = link.queue.last() {
-                    message.body.fill(body);
-                }
-                return;
-            }
-            self.wait_for_room(None, SEND_WAIT_MAX / 4);
         }
     }
 

@@ -1,0 +1,205 @@
+//! A sender of a long message in one call waits for its peer before it copies the message: a peer that reads at the same
+//! time takes the message in sooner than it could be copied, and then no copy is needed.
+use super::{Body, DirectLinks, SEND_WAIT_MAX};
+use pvm_core::tid::Tid;
+use std::time::{Duration, Instant};
+
+/// Bodies of at least this size, in bytes, are not copied if the peer acknowledges them soon. A shorter one is copied in less
+/// time than the acknowledgement takes, which is a frame of its own.
+const AWAITED_BYTES_MIN: usize = 512 << 10;
+/// Bodies of at least this size, in bytes, are not copied while the peer goes on reading.
+pub(super) const PATIENT_BYTES_MIN: usize = 8 << 20;
+/// A shorter body is awaited for a nanosecond for each this many bytes: twice as long as a slow copy takes.
+const BYTES_A_NANOSECOND: u64 = 4;
+/// A sender looks for the acknowledgement without a pause for this time.
+const SPIN_TIME: Duration = Duration::from_micros(200);
+/// After this number of bodies in a row that were awaited in vain, only one in `IN_VAIN_PAUSE` is awaited.
+const IN_VAIN_MAX: u32 = 4;
+const IN_VAIN_PAUSE: u32 = 32;
+
+/// What a side awaits, and what it knows of earlier waits.
+#[derive(Default)]
+pub(super) struct Awaits {
+    /// The number of acknowledged messages for which a send waits.
+    count: Option<u32>,
+    /// How many bodies in a row were awaited in vain, or not awaited for that reason.
+    in_vain: u32,
+}
+
+/// How a wait has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The peer has acknowledged the message.
+    Acknowledged,
+    /// The peer has not done so in time.
+    InVain,
+    /// The peer cannot do so now: it sends a message itself, or the link has ended.
+    Impossible,
+}
+
+impl Awaits {
+    /// Notes that a send waits until this number of messages is acknowledged.
+    pub fn begin(&mut self, count: u32) {
+        self.count = Some(count);
+    }
+
+    /// Returns whether a send waits until this number of messages is acknowledged.
+    pub fn are_for(&self, count: u32) -> bool {
+        self.count == Some(count)
+    }
+
+    /// Returns whether the peer may acknowledge the next body soon, as far as earlier ones show.
+    fn are_promising(&mut self) -> bool {
+        let are_promising = self.in_vain < IN_VAIN_MAX || self.in_vain % IN_VAIN_PAUSE == 0;
+        self.in_vain += u32::from(!are_promising);
+        are_promising
+    }
+
+    fn end(&mut self, end: End) {
+        self.count = None;
+        match end {
+            End::Acknowledged => self.in_vain = 0,
+            End::InVain => self.in_vain = self.in_vain.wrapping_add(1).max(1),
+            End::Impossible => {}
+        }
+    }
+}
+
+impl DirectLinks {
+    /// Returns whether the sender of a message that was written to a link waits for the peer before it copies the body.
+    pub(super) fn should_await(&mut self, at: usize, body: Body<'_>) -> bool {
+        matches!(body, Body::Bytes(bytes) if bytes.len() >= AWAITED_BYTES_MIN) && self.links[at].awaits.are_promising()
+    }
+
+    /// Waits until the peer has acknowledged the last message, whose body has not been copied. Copies it if that takes too
+    /// long.
+    pub(super) fn wait_for_acknowledgement(&mut self, to: Tid, body: Body<'_>) {
+        let Some(link) = self.find(to) else { return };
+        let count = link.queue.sent_count();
+        link.awaits.begin(count);
+        let end = self.wait_for_count(to, count, body.len());
+        // If the link is gone, its peer has exited.
+        let Some(link) = self.find(to) else { return };
+        link.awaits.end(end);
+        if let Some(message) = link.queue.last().filter(|_| end != End::Acknowledged) {
+            message.body.fill(body);
+        }
+    }
+
+    /// Waits until the peer has acknowledged this number of messages, but not too long for a body of this length.
+    fn wait_for_count(&mut self, to: Tid, count: u32, bytes: usize) -> End {
+        let begun = Instant::now();
+        let limit = (bytes < PATIENT_BYTES_MIN).then(|| Duration::from_nanos(bytes as u64 / BYTES_A_NANOSECOND));
+        let (mut since, mut before) = (begun, None);
+        loop {
+            let has_message = self.arrived.iter().any(|message| message.peer == to);
+            let Some(link) = self.find(to) else { return End::Impossible };
+            link.flush();
+            if link.queue.acknowledged() == count {
+                return End::Acknowledged;
+            }
+            // A message of the peer would have acknowledged this one. So the peer is sending too, and may wait in the same way.
+            if has_message || link.incoming.has_begun() || link.is_send_closed() {
+                return End::Impossible;
+            }
+            let (now, spins) = (Instant::now(), begun.elapsed() < SPIN_TIME);
+            let left = match limit {
+                Some(limit) => limit.saturating_sub(now - begun),
+                None if spins => SEND_WAIT_MAX,
+                None => {
+                    let progress = (link.progress(), link.carried().acknowledged);
+                    if before.replace(progress) != Some(progress) {
+                        since = now;
+                    }
+                    SEND_WAIT_MAX.saturating_sub(now - since)
+                }
+            };
+            if left.is_zero() {
+                return End::InVain;
+            }
+            match spins {
+                true => {
+                    std::thread::yield_now();
+                    self.poll_links();
+                }
+                false => self.wait_for_room(None, left.min(SEND_WAIT_MAX / 4)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::direct::incoming::ReadOutcome;
+    use crate::direct::link::DirectLink;
+    use crate::direct::send_queue::QueuedBody;
+    use pvm_core::flows::pacing::Pacing;
+    use pvm_core::proto::Direct;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    const PEER: Tid = Tid(0x80001);
+
+    /// Sends a long message on a link to a peer that reads it, and counts it as received or not. Returns the links.
+    fn sent_to(takes: bool) -> DirectLinks {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        let link = |peer, calls, socket| {
+            let direct = Direct { peer, calls, secret: None, pacing: Pacing::OnLoss, overflows: false };
+            DirectLink::new(&direct, socket, u64::MAX).unwrap()
+        };
+        let (sent, has_sent) = std::sync::mpsc::channel();
+        let peer = std::thread::spawn(move || {
+            let mut link = link(Tid(0x40001), false, far);
+            link.on_route_switch();
+            let (mut arrived, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
+            while arrived.is_empty() && Instant::now() < end {
+                link.read(&mut arrived, None, &mut ReadOutcome::default()).unwrap();
+            }
+            if takes {
+                link.count_received(arrived[0].body.len());
+            }
+            // The link stays open until the sender has ended its call.
+            while has_sent.try_recv().is_err() && Instant::now() < end {
+                link.read(&mut arrived, None, &mut ReadOutcome::default()).unwrap();
+            }
+        });
+        let mut links = DirectLinks::with_limit(2);
+        links.links.push(link(PEER, true, near));
+        while !links.links[0].may_switch() {
+            links.poll_links();
+        }
+        let body = vec![7; AWAITED_BYTES_MIN];
+        links.send(PEER, [0; 6], Body::Bytes(&body)).unwrap();
+        sent.send(()).unwrap();
+        peer.join().unwrap();
+        links
+    }
+
+    #[test]
+    fn a_body_that_the_peer_takes_at_once_is_not_copied_and_another_one_is() {
+        // A thread that does not run for a while takes nothing at once.
+        let was_taken = (0..20).any(|_| sent_to(true).links[0].queue.is_empty());
+        assert!(was_taken);
+        let mut links = sent_to(false);
+        let message = links.links[0].queue.last().expect("it is not acknowledged");
+        assert!(matches!(&message.body, QueuedBody::Bytes(copy) if *copy == [7; AWAITED_BYTES_MIN]));
+    }
+
+    #[test]
+    fn what_is_awaited_in_vain_again_and_again_is_seldom_awaited() {
+        let mut awaits = Awaits::default();
+        let mut awaited = |end: End| {
+            let are_promising = awaits.are_promising();
+            if are_promising {
+                awaits.end(end);
+            }
+            are_promising
+        };
+        assert!((0..100).all(|_| awaited(End::Impossible)), "costs no time");
+        let number = |awaited: &mut dyn FnMut() -> bool| (0..10 * IN_VAIN_PAUSE).filter(|_| awaited()).count();
+        assert_eq!(number(&mut || awaited(End::InVain)), IN_VAIN_MAX as usize + 9);
+        while !awaited(End::Acknowledged) {}
+        assert!((0..100).all(|_| awaited(End::Acknowledged)));
+    }
+}
