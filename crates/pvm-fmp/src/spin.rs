@@ -120,6 +120,14 @@ impl Spinner {
         Spinner { spins, free_yields: FREE_YIELDS, ..Spinner::with_all_yields(false) }
     }
 
+    /// Begins the time for which the wait yields anew, since what is awaited has begun to arrive. Returns false if others want the
+    /// core.
+    pub fn extend(&mut self) -> bool {
+        let extends = !self.crowded && self.others_ran < self.others_ran_max;
+        self.yielding_since = self.yielding_since.filter(|_| !extends);
+        extends
+    }
+
     /// Lets a little time pass, then returns what to do.
     #[inline]
     pub fn pause(&mut self) -> Wait {
@@ -184,6 +192,19 @@ mod tests {
         assert_eq!(history.limit, 6);
         history.learn(&after(0), true);
         assert_eq!(history.limit, 6);
+    }
+
+    #[test]
+    fn a_wait_is_extended_unless_others_want_the_core() {
+        let mut spinner = Spinner::with_all_yields(false);
+        while spinner.pause() == Wait::Again {}
+        let is_extended = spinner.extend();
+        // Others may have run during this test.
+        assert_eq!(is_extended, spinner.others_ran < YIELDS_TO_OTHERS_MAX);
+        assert!(!is_extended || spinner.pause() == Wait::Again);
+        spinner.others_ran = YIELDS_TO_OTHERS_MAX;
+        assert!(!spinner.extend());
+        assert!(!Spinner::with_all_yields(true).extend());
     }
 
     #[test]

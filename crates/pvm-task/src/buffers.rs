@@ -88,6 +88,13 @@ impl Store {
         (self.spare.capacity() > 0).then(|| std::mem::take(&mut self.spare))
     }
 
+    /// Takes back memory that was given and not used.
+    pub fn keep_spare(&mut self, spare: Vec<u8>) {
+        if spare.capacity() > self.spare.capacity() {
+            self.spare = spare;
+        }
+    }
+
     /// Frees a message, whatever its state.
     #[inline]
     pub fn free(&mut self, mid: i32) {

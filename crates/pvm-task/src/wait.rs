@@ -236,6 +236,10 @@ impl Waiter {
                 if self.deadline.is_some() && spinner.pause() == Wait::Again {
                     return Step::Again;
                 }
+                let takes_in_fast = task.member.as_mut().is_some_and(|member| member.direct.takes_in_fast());
+                if takes_in_fast && spinner.extend() {
+                    return Step::Again;
+                }
                 if !self.patient && !self.asleep {
                     task.state.waits.learn(spinner, true);
                 }

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 /// The most memory that is reserved for a body before its first byte has arrived, in bytes: the announced length may be
 /// false.
 const RESERVED_BYTES: usize = 16 << 20;
+/// A body of at least this length, in bytes, uses the memory of an earlier one.
+const SPARE_BYTES_MIN: usize = 4 << 10;
 /// The most messages that are read from one link before other links are polled.
 const MESSAGES_IN_TURN_MAX: usize = 64;
 /// After this many bytes of bodies have been read from one link, other links are polled.
@@ -22,7 +24,7 @@ const BYTES_IN_TURN_MAX: usize = 4 << 20;
 const STALL_TIME_MAX: Duration = Duration::from_millis(2);
 /// While at least this many bytes come between two waits, a receive of a long message spins in the next wait, for this
 /// time, before it sleeps.
-const FAST_BYTES: usize = 16 << 10;
+pub(super) const FAST_BYTES: usize = 16 << 10;
 const SPIN_TIME: Duration = Duration::from_micros(100);
 
 /// The waits of a receive for the next bytes of a long message.
@@ -83,10 +85,14 @@ pub(crate) struct PostedReceive<'a> {
     pub found: Option<(Envelope, usize)>,
 }
 
-/// The result of reading a link.
+/// The result of reading a link, and what the read may use.
 #[derive(Default)]
 pub(crate) struct ReadOutcome {
     pub messages: usize,
+    /// How many bytes of bodies have been read.
+    pub bytes: usize,
+    /// Memory of an earlier body, with any content, for one that begins. What is left of it.
+    pub spare: Vec<u8>,
     /// Whether the peer's hello has arrived.
     pub usable: bool,
 }
@@ -176,9 +182,13 @@ impl Incoming {
         self.partial.as_ref().map_or(0, |partial| partial.bytes - partial.done)
     }
 
-    /// Reads what has arrived of the frame's bytes. Returns whether these are all.
-    fn read_body(&mut self, connection: &mut Link) -> Result<bool, LinkError> {
+    /// Reads what has arrived of the frame's bytes. Returns whether these are all. `spare`: memory for a body that begins.
+    fn read_body(&mut self, connection: &mut Link, spare: &mut Vec<u8>) -> Result<bool, LinkError> {
         let Some(PartialMessage { bytes, done, body, .. }) = &mut self.partial else { return Ok(true) };
+        if body.capacity() == 0 && *bytes >= SPARE_BYTES_MIN && (*bytes..=2 * *bytes).contains(&spare.capacity()) {
+            *body = std::mem::take(spare);
+            body.truncate(*bytes);
+        }
         let end = *done + connection.body_left();
         while *done < end {
             let room = end.min(*done + CHUNK_BYTES_MAX);
@@ -270,11 +280,13 @@ impl DirectLink {
                 }
             }
             let left = self.incoming.left();
-            if !self.incoming.read_body(&mut self.connection)? {
+            let is_read = self.incoming.read_body(&mut self.connection, &mut outcome.spare);
+            let count = left - self.incoming.left();
+            (bytes, outcome.bytes) = (bytes + count, outcome.bytes + count);
+            if !is_read? {
                 self.has_more = std::mem::take(&mut self.incoming.lacks_memory);
                 return Ok(());
             }
-            bytes += left - self.incoming.left();
             if self.incoming.left() == 0 {
                 if let Some(PartialMessage { meta, body, .. }) = self.incoming.finish() {
                     messages += 1;

@@ -378,6 +378,27 @@ fn in_frames(body: &[u8], part_bytes: usize) -> Vec<u8> {
     written
 }
 
+#[test]
+fn a_long_body_gets_the_memory_of_an_earlier_one_of_about_its_length() {
+    for (bytes, spare_bytes, is_used) in
+        [(10_000, 10_000, true), (10_000, 9_999, false), (10_000, 20_001, false), (100, 100, false)]
+    {
+        let [mut one, mut two] = established(None);
+        two.on_route_switch();
+        let body = pattern(bytes);
+        send(&mut one, 6, &body);
+        let mut outcome = ReadOutcome { spare: vec![9; spare_bytes], ..ReadOutcome::default() };
+        let (place, mut arrived) = (outcome.spare.as_ptr(), Vec::new());
+        two.read(&mut arrived, None, &mut outcome).unwrap();
+        assert_eq!(
+            (arrived[0].body.as_ptr() == place, outcome.spare.is_empty()),
+            (is_used, is_used),
+            "{bytes} {spare_bytes}"
+        );
+        assert!(arrived[0].body == body && outcome.bytes == bytes);
+    }
+}
+
 fn write_all(socket: &OwnedFd, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match rustix::net::send(socket, bytes, SendFlags::NOSIGNAL) {

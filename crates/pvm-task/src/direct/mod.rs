@@ -20,7 +20,7 @@ mod unasked;
 use crate::task::State;
 use fallback::Backoff;
 pub(crate) use incoming::PostedReceive;
-use incoming::{LinkMessage, ReadOutcome};
+use incoming::{FAST_BYTES, LinkMessage, ReadOutcome};
 use link::{DirectLink, GivenUp};
 use pacing::LinkPacer;
 use pvm_core::codes::Code;
@@ -81,6 +81,10 @@ pub(crate) struct DirectLinks {
     pub open_requests: usize,
     route: i32,
     arrived: VecDeque<LinkMessage>,
+    /// Memory of an earlier body, for the next long one. It is here only during a poll.
+    spare: Vec<u8>,
+    /// How many bytes of bodies have been read since a waiting task last asked.
+    arrived_bytes: usize,
     /// Events that other parts of the task have not handled yet.
     events: Vec<RouteEvent>,
     /// Whether there are links, or events to handle.
@@ -198,6 +202,8 @@ impl DirectLinks {
             open_requests: 0,
             route: ALLOW_DIRECT,
             arrived: VecDeque::new(),
+            spare: Vec::new(),
+            arrived_bytes: 0,
             events: Vec::new(),
             active: false,
             polls: 0,
@@ -253,7 +259,7 @@ impl DirectLinks {
             self.update_interest(at);
             return 0;
         }
-        let mut outcome = ReadOutcome::default();
+        let mut outcome = ReadOutcome { spare: std::mem::take(&mut self.spare), ..ReadOutcome::default() };
         let result = link.read(&mut self.arrived, posted, &mut outcome);
         self.pacing.count(peer, link.take_news());
         if outcome.usable {
@@ -263,7 +269,9 @@ impl DirectLinks {
             Ok(()) => self.update_interest(at),
             Err(_) => self.on_read_end(at),
         }
-        if outcome.messages > 0 {
+        self.spare = outcome.spare;
+        self.arrived_bytes = self.arrived_bytes.saturating_add(outcome.bytes);
+        if outcome.messages > 0 || outcome.bytes > 0 {
             self.empty_polls = 0;
         }
         outcome.messages
@@ -342,6 +350,11 @@ impl DirectLinks {
     /// Lets each of the next polls of a waiting call poll the links: a message is expected on one.
     pub fn expect_messages(&mut self) {
         self.empty_polls = 0;
+    }
+
+    /// Returns whether a long message has been arriving fast since the last call: a task that waits had better not sleep.
+    pub fn takes_in_fast(&mut self) -> bool {
+        std::mem::take(&mut self.arrived_bytes) >= FAST_BYTES
     }
 
     /// Returns whether to poll the links now, in a call that waits and has found no message by other routes. If not, it
