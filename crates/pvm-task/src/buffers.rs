@@ -12,11 +12,12 @@ const KEPT_BODIES_MAX: usize = 1024;
 /// A table with more slots than this shrinks when most of it is free.
 const TABLE_KEPT_MAX: usize = 4096;
 
-/// The most spare memory, in bytes, that a task keeps for the next long body: while the task runs, and while it sleeps.
+/// The most spare memory, in bytes, that a task keeps for the next long body.
 const SPARE_BYTES_MAX: usize = 16 << 20;
+/// More than this is an excess: it is freed once nothing has arrived for a while.
 const SPARE_IDLE_BYTES_MAX: usize = 2 << 20;
-
-/// If the task has gone to sleep more often than this since spare memory was last used, spare memory is freed.
+/// If the task has gone to sleep more often than this since spare memory was last used, spare memory that is no excess is
+/// freed.
 const SPARE_SLEEPS_MAX: u32 = 2;
 
 /// All messages of the task, by mid.
@@ -88,10 +89,26 @@ impl Store {
         (self.spare.capacity() > 0).then(|| std::mem::take(&mut self.spare))
     }
 
-    /// Takes back memory that was given and not used.
-    pub fn keep_spare(&mut self, spare: Vec<u8>) {
-        if spare.capacity() > self.spare.capacity() {
-            self.spare = spare;
+    /// Lets `work` use the spare memory, for a body that the program will free. From now on some is kept.
+    pub fn with_spare<T>(&mut self, work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        self.keeps_spare = true;
+        let before = self.spare.capacity();
+        let result = work(&mut self.spare);
+        if self.spare.capacity() < before {
+            self.sleeps = 0;
+        }
+        result
+    }
+
+    /// Returns whether there is more spare memory than an idle task keeps.
+    pub fn has_excess(&self) -> bool {
+        self.spare.capacity() > SPARE_IDLE_BYTES_MAX
+    }
+
+    /// Frees that.
+    pub fn free_excess(&mut self) {
+        if self.has_excess() {
+            self.spare = Vec::new();
         }
     }
 
@@ -136,10 +153,10 @@ impl Store {
         (message.state == SlotState::Buffer && matches!(message.large, Large::None)).then_some(message)
     }
 
-    /// Frees memory that is no longer needed. Called when the task is idle.
+    /// Frees memory that is no longer needed. Called before the task sleeps.
     pub fn tidy(&mut self) {
-        self.sleeps += 1;
-        if self.spare.capacity() > SPARE_IDLE_BYTES_MAX || self.sleeps > SPARE_SLEEPS_MAX {
+        self.sleeps = self.sleeps.saturating_add(1);
+        if self.sleeps > SPARE_SLEEPS_MAX && !self.has_excess() {
             self.spare = Vec::new();
             self.keeps_spare = false;
         }
@@ -398,10 +415,27 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_task_may_keep_while_it_sleeps_is_freed_at_once() {
+    fn more_than_an_idle_task_keeps_is_freed_when_it_is_idle() {
         let mut store = Store::new();
+        receive_and_free(&mut store, SPARE_IDLE_BYTES_MAX);
+        assert!(!store.has_excess());
         receive_and_free(&mut store, SPARE_IDLE_BYTES_MAX + 1);
-        store.tidy();
+        (0..SPARE_SLEEPS_MAX + 1).for_each(|_| store.tidy());
+        // A sleep in the middle of an exchange of long messages.
+        assert!(store.has_excess());
+        store.free_excess();
         assert_eq!(store.spare.capacity(), 0);
+    }
+
+    #[test]
+    fn spare_memory_that_is_used_from_time_to_time_stays() {
+        let mut store = Store::new();
+        receive_and_free(&mut store, 1 << 20);
+        for _ in 0..10 {
+            (0..SPARE_SLEEPS_MAX).for_each(|_| store.tidy());
+            let body = store.with_spare(std::mem::take);
+            assert!(body.capacity() >= 1 << 20);
+            store.with_spare(|spare| *spare = body);
+        }
     }
 }

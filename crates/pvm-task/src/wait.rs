@@ -274,9 +274,12 @@ impl Waiter {
     /// limits the sleep to `TIDY_PAUSE`. The time without arrivals is measured across calls, since a program may wait
     /// with many short timeouts.
     fn leave_time_to_tidy(task: &mut Task, left: Option<Duration>) -> Option<Duration> {
-        let Some(member) = task.member.as_mut().filter(|member| member.endpoint.has_excess()) else { return left };
+        let store = &mut task.state.store;
+        let has_excess = |member: &&mut Member| member.endpoint.has_excess() || store.has_excess();
+        let Some(member) = task.member.as_mut().filter(has_excess) else { return left };
         if member.idle_since.get_or_insert_with(Instant::now).elapsed() >= TIDY_PAUSE {
             member.endpoint.tidy();
+            store.free_excess();
             return left;
         }
         Some(left.map_or(TIDY_PAUSE, |left| left.min(TIDY_PAUSE)))

@@ -101,9 +101,12 @@ impl Member {
             _ => self.direct.polls % BUSY_POLLS == 0,
         };
         if is_due || parked {
-            self.direct.spare = state.store.give_spare().unwrap_or_default();
-            self.direct.poll_links();
-            state.store.keep_spare(std::mem::take(&mut self.direct.spare));
+            let direct = &mut self.direct;
+            state.store.with_spare(|spare| {
+                std::mem::swap(spare, &mut direct.spare);
+                direct.poll_links();
+                std::mem::swap(spare, &mut direct.spare);
+            });
         }
         if parked || self.direct.polls % STALL_POLLS == 0 {
             self.direct.close_stalled();
