@@ -43,9 +43,10 @@ impl Awaits {
         self.count = Some(count);
     }
 
-    /// Returns whether a send waits until this number of messages is acknowledged.
-    pub fn are_for(&self, count: u32) -> bool {
-        self.count == Some(count)
+    /// Returns whether a send waits no longer if this number of messages is acknowledged, or if a message of the peer has
+    /// begun to arrive.
+    pub fn are_over(&self, acknowledged: u32, has_begun: bool) -> bool {
+        self.count.is_some_and(|count| has_begun || count == acknowledged)
     }
 
     /// Returns whether the peer may acknowledge the next body soon, as far as earlier ones show.

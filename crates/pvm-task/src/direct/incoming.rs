@@ -265,7 +265,7 @@ impl DirectLink {
             if self.holds_message() {
                 return Ok(());
             }
-            if self.awaits.are_for(self.queue.acknowledged()) {
+            if self.awaits.are_over(self.queue.acknowledged(), self.incoming.has_begun()) {
                 // The send returns, and the next call may bring memory for the body.
                 self.has_more = true;
                 return Ok(());

@@ -443,7 +443,7 @@ fn a_message_that_has_begun_before_its_receive_goes_on_in_the_receivers_memory()
 }
 
 #[test]
-fn a_read_leaves_what_comes_behind_an_awaited_acknowledgement() {
+fn a_read_for_a_send_that_waits_leaves_the_bodies_of_messages() {
     let [mut one, mut two] = established(None);
     one.on_route_switch();
     two.on_route_switch();
@@ -456,6 +456,14 @@ fn a_read_leaves_what_comes_behind_an_awaited_acknowledgement() {
     one.awaits.begin(count);
     one.read(&mut arrived, None, &mut ReadOutcome::default()).unwrap();
     assert!(arrived.is_empty() && one.queue.is_empty() && one.needs_read() && !one.incoming.has_begun());
+    one.awaits = Awaits::default();
+    assert_eq!(tags(&mut one), Ok(vec![6]));
+    // A message that acknowledges nothing ends the wait, too.
+    send(&mut one, 5, b"long");
+    one.awaits.begin(one.queue.sent_count());
+    send(&mut two, 6, b"crossing");
+    one.read(&mut arrived, None, &mut ReadOutcome::default()).unwrap();
+    assert!(arrived.is_empty() && one.incoming.has_begun() && one.needs_read());
     one.awaits = Awaits::default();
     assert_eq!(tags(&mut one), Ok(vec![6]));
 }
