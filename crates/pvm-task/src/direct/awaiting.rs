@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 /// Bodies of at least this size, in bytes, are not copied if the peer acknowledges them soon. A shorter one is copied in less
 /// time than the acknowledgement takes, which is a frame of its own.
-const AWAITED_BYTES_MIN: usize = 512 << 10;
+pub(super) const AWAITED_BYTES_MIN: usize = 512 << 10;
 /// Bodies of at least this size, in bytes, are not copied while the peer goes on reading.
-pub(super) const PATIENT_BYTES_MIN: usize = 8 << 20;
+const PATIENT_BYTES_MIN: usize = 8 << 20;
 /// A shorter body is awaited for a nanosecond for each this many bytes: twice as long as a slow copy takes.
 const BYTES_A_NANOSECOND: u64 = 4;
 /// A sender looks for the acknowledgement without a pause for this time.

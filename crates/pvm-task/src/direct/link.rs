@@ -9,7 +9,7 @@
 //! sends an acknowledgement without a message from time to time. Unacknowledged messages stay in the send queue, see
 //! `fallback`.
 use super::Body;
-use super::awaiting::{Awaits, PATIENT_BYTES_MIN};
+use super::awaiting::{AWAITED_BYTES_MIN, Awaits};
 use super::frames::{FRAME_BYTES_MAX, Frame};
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
@@ -274,7 +274,7 @@ impl DirectLink {
     pub fn count_received(&mut self, bytes: usize) {
         self.received.set(self.received.get().wrapping_add(1));
         self.unreported_bytes += bytes;
-        if bytes >= PATIENT_BYTES_MIN {
+        if bytes >= AWAITED_BYTES_MIN {
             self.acknowledge_if_due();
         }
     }
