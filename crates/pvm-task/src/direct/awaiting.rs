@@ -17,11 +17,9 @@ const SPIN_TIME: Duration = Duration::from_micros(200);
 const IN_VAIN_MAX: u32 = 4;
 const IN_VAIN_PAUSE: u32 = 32;
 
-/// What a side awaits, and what it knows of earlier waits.
+/// What a side knows of earlier waits.
 #[derive(Default)]
 pub(super) struct Awaits {
-    /// The number of acknowledged messages for which a send waits.
-    count: Option<u32>,
     /// How many bodies in a row were awaited in vain, or not awaited for that reason.
     in_vain: u32,
 }
@@ -38,17 +36,6 @@ enum End {
 }
 
 impl Awaits {
-    /// Notes that a send waits until this number of messages is acknowledged.
-    pub fn begin(&mut self, count: u32) {
-        self.count = Some(count);
-    }
-
-    /// Returns whether a send waits no longer if this number of messages is acknowledged, or if a message of the peer has
-    /// begun to arrive.
-    pub fn are_over(&self, acknowledged: u32, has_begun: bool) -> bool {
-        self.count.is_some_and(|count| has_begun || count == acknowledged)
-    }
-
     /// Returns whether the peer may acknowledge the next body soon, as far as earlier ones show.
     fn are_promising(&mut self) -> bool {
         let are_promising = self.in_vain < IN_VAIN_MAX || self.in_vain % IN_VAIN_PAUSE == 0;
@@ -57,7 +44,6 @@ impl Awaits {
     }
 
     fn end(&mut self, end: End) {
-        self.count = None;
         match end {
             End::Acknowledged => self.in_vain = 0,
             End::InVain => self.in_vain = self.in_vain.wrapping_add(1).max(1),
@@ -77,7 +63,6 @@ impl DirectLinks {
     pub(super) fn wait_for_acknowledgement(&mut self, to: Tid, body: Body<'_>) {
         let Some(link) = self.find(to) else { return };
         let count = link.queue.sent_count();
-        link.awaits.begin(count);
         let end = self.wait_for_count(to, count, body.len());
         // If the link is gone, its peer has exited.
         let Some(link) = self.find(to) else { return };
@@ -118,13 +103,14 @@ impl DirectLinks {
             if left.is_zero() {
                 return End::InVain;
             }
-            match spins {
+            let readable = match spins {
                 true => {
                     std::thread::yield_now();
-                    self.poll_links();
+                    self.ready()
                 }
-                false => self.wait_for_room(None, left.min(SEND_WAIT_MAX / 4)),
-            }
+                false => self.wait_until_ready(None, left.min(SEND_WAIT_MAX / 4)),
+            };
+            self.poll_all(&readable, Some((to, count)));
         }
     }
 }

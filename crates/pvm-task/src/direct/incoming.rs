@@ -89,6 +89,8 @@ pub(crate) struct PostedReceive<'a> {
 #[derive(Default)]
 pub(crate) struct ReadOutcome {
     pub messages: usize,
+    /// The read ends before the body of a message, or once this number of messages is acknowledged: a send waits for that.
+    pub until: Option<u32>,
     /// How many bytes of bodies have been read.
     pub bytes: usize,
     /// Memory of an earlier body, with any content, for one that begins. What is left of it.
@@ -265,7 +267,8 @@ impl DirectLink {
             if self.holds_message() {
                 return Ok(());
             }
-            if self.awaits.are_over(self.queue.acknowledged(), self.incoming.has_begun()) {
+            let is_over = |count| count == self.queue.acknowledged() || self.incoming.has_begun();
+            if outcome.until.is_some_and(is_over) {
                 // The send returns, and the next call may bring memory for the body.
                 self.has_more = true;
                 return Ok(());

@@ -16,6 +16,7 @@ mod routes;
 pub(crate) mod send_queue;
 mod stall;
 mod unasked;
+mod waiting;
 
 use crate::task::State;
 use fallback::Backoff;
@@ -29,7 +30,7 @@ use pvm_core::tid::Tid;
 use pvm_fmp::descriptor::above_standard;
 use pvm_fmp::{Block, Meta, has_stack};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFlags, Timespec};
 use rustix::process::Resource;
 use send_queue::{QueuedBody, QueuedMessage};
 use std::collections::{HashMap, VecDeque};
@@ -252,6 +253,11 @@ impl DirectLinks {
 
     /// Takes in the messages that have arrived on one link. Gives the link up if it has ended.
     fn poll_link(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>) -> usize {
+        self.poll_link_until(at, posted, None)
+    }
+
+    /// Does the same, but ends before the body of a message, or once `until` messages are acknowledged.
+    fn poll_link_until(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>, until: Option<u32>) -> usize {
         let link = &mut self.links[at];
         let peer = link.peer;
         link.lacks_stack = !link.hello_sent && !has_stack(LINK_STACK_BYTES);
@@ -259,7 +265,7 @@ impl DirectLinks {
             self.update_interest(at);
             return 0;
         }
-        let mut outcome = ReadOutcome { spare: std::mem::take(&mut self.spare), ..ReadOutcome::default() };
+        let mut outcome = ReadOutcome { spare: std::mem::take(&mut self.spare), until, ..ReadOutcome::default() };
         let result = link.read(&mut self.arrived, posted, &mut outcome);
         self.pacing.count(peer, link.take_news());
         if outcome.usable {
@@ -365,38 +371,17 @@ impl DirectLinks {
     }
 
     /// Takes in the messages that have arrived on all links.
-    fn poll_links(&mut self) -> usize {
-        let mut count = 0;
-        for peer in self.ready() {
-            if let Ok(at) = self.position(peer) {
-                count += self.poll_link(at, None);
-            }
-        }
-        self.pace();
-        count
+    fn poll_links(&mut self) {
+        self.poll_all(&self.ready(), None);
     }
 
-    /// Waits until the link to a peer can be written or has got a grant, and meanwhile takes in the messages that
-    /// arrive on all links: the peer may wait for this task to read.
-    fn wait_for_room(&mut self, peer: Option<Tid>, time: Duration) {
-        let mut list: Vec<PollFd<'_>> = Vec::with_capacity(self.links.len());
-        for link in &self.links {
-            let mut flags = link.interest();
-            let waits = Some(link.peer) == peer && !link.is_held();
-            flags.set(PollFlags::OUT, waits || !link.is_flushed());
-            list.push(PollFd::from_borrowed_fd(link.fd(), flags));
-        }
-        let time = self.pause().map_or(time, |pause| pause.min(time));
-        let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-        // An error is ignored: the caller tries again in any case.
-        let _ = rustix::event::poll(&mut list, Some(&timeout));
-        let readable: Vec<Tid> = std::iter::zip(&self.links, &list)
-            .filter(|(_, fd)| fd.revents().intersects(!PollFlags::OUT))
-            .map(|(link, _)| link.peer)
-            .collect();
-        for peer in readable {
-            if let Ok(at) = self.position(peer) {
-                self.poll_link(at, None);
+    /// Takes in the messages that have arrived on the links to these peers. `awaited`: a send waits until that peer has
+    /// acknowledged that number of messages; bodies of its messages are not read.
+    fn poll_all(&mut self, peers: &[Tid], awaited: Option<(Tid, u32)>) {
+        for peer in peers {
+            if let Ok(at) = self.position(*peer) {
+                let until = awaited.filter(|(awaited, _)| awaited == peer).map(|(_, count)| count);
+                self.poll_link_until(at, None, until);
             }
         }
         self.pace();
@@ -452,27 +437,6 @@ impl DirectLinks {
             (false, false) => self.update_interest(at),
         }
         Ok(())
-    }
-
-    /// Waits until the socket has taken what the connection has encrypted, but for at most 20 ms without progress. Returns
-    /// whether it has.
-    fn wait_until_flushed(&mut self, to: Tid) -> bool {
-        let (mut since, mut before) = (None, None);
-        loop {
-            let Some(link) = self.find(to) else { return true };
-            link.flush();
-            if !link.connection.wants_write() || link.is_send_closed() {
-                return true;
-            }
-            let progress = link.progress();
-            if before.replace(progress) != Some(progress) {
-                since = None;
-            }
-            if since.get_or_insert_with(Instant::now).elapsed() >= SEND_WAIT_MAX {
-                return false;
-            }
-            self.wait_for_room(Some(to), SEND_WAIT_MAX);
-        }
     }
 
     /// Starts the fallback from a link that the program has not asked for, if the default route is better: daemons keep
