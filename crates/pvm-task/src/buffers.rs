@@ -16,6 +16,8 @@ const TABLE_KEPT_MAX: usize = 4096;
 const SPARE_BYTES_MAX: usize = 16 << 20;
 /// More than this is an excess: it is freed once nothing has arrived for a while.
 const SPARE_IDLE_BYTES_MAX: usize = 2 << 20;
+/// After more bodies than this that were too short for the spare memory, the memory of such a body takes its place.
+const SPARE_MISFITS_MAX: u32 = 4;
 /// If the task has gone to sleep more often than this since spare memory was last used, spare memory that is no excess is
 /// freed.
 const SPARE_SLEEPS_MAX: u32 = 2;
@@ -34,6 +36,8 @@ pub(crate) struct Store {
     keeps_spare: bool,
     /// How often the task has gone to sleep since spare memory was last used.
     sleeps: u32,
+    /// How many bodies were freed since then that are too short for the spare memory.
+    misfits: u32,
     /// The active send buffer, 0 for none.
     pub send: i32,
     /// The active receive buffer, 0 for none.
@@ -49,6 +53,7 @@ impl Store {
             spare: Vec::new(),
             keeps_spare: false,
             sleeps: 0,
+            misfits: 0,
             send: 0,
             receive: 0,
         }
@@ -95,9 +100,18 @@ impl Store {
         let before = self.spare.capacity();
         let result = work(&mut self.spare);
         if self.spare.capacity() < before {
-            self.sleeps = 0;
+            (self.sleeps, self.misfits) = (0, 0);
         }
         result
+    }
+
+    /// Keeps the memory of a freed body if it is longer than the spare memory, or if several bodies were too short for that.
+    fn keep(&mut self, bytes: Vec<u8>) {
+        let (new, old) = (bytes.capacity(), self.spare.capacity());
+        self.misfits += u32::from(2 * new < old);
+        if self.keeps_spare && new <= SPARE_BYTES_MAX && (new > old || self.misfits > SPARE_MISFITS_MAX) {
+            (self.spare, self.misfits) = (bytes, 0);
+        }
     }
 
     /// Returns whether there is more spare memory than an idle task keeps.
@@ -105,7 +119,7 @@ impl Store {
         self.spare.capacity() > SPARE_IDLE_BYTES_MAX
     }
 
-    /// Frees that.
+    /// Frees the spare memory if it is more than that.
     pub fn free_excess(&mut self) {
         if self.has_excess() {
             self.spare = Vec::new();
@@ -126,11 +140,10 @@ impl Store {
         if !matches!(message.large, Large::None) {
             let large = std::mem::replace(&mut message.large, Large::None);
             if let Large::Bytes(bytes) = large {
-                if self.keeps_spare && bytes.capacity() <= SPARE_BYTES_MAX && bytes.capacity() > self.spare.capacity() {
-                    self.spare = bytes;
-                }
+                self.keep(bytes);
             }
         }
+        let message = &mut self.table[slot as usize];
         message.small.clear();
         if self.free.len() >= KEPT_BODIES_MAX {
             message.small = Vec::new();
@@ -153,7 +166,7 @@ impl Store {
         (message.state == SlotState::Buffer && matches!(message.large, Large::None)).then_some(message)
     }
 
-    /// Frees memory that is no longer needed. Called before the task sleeps.
+    /// Frees memory that is no longer needed, apart from an excess. Called before the task sleeps.
     pub fn tidy(&mut self) {
         self.sleeps = self.sleeps.saturating_add(1);
         if self.sleeps > SPARE_SLEEPS_MAX && !self.has_excess() {
@@ -425,6 +438,18 @@ mod tests {
         assert!(store.has_excess());
         store.free_excess();
         assert_eq!(store.spare.capacity(), 0);
+    }
+
+    #[test]
+    fn memory_that_is_too_long_for_the_next_bodies_makes_room() {
+        let mut store = Store::new();
+        receive_and_free(&mut store, 8 << 20);
+        for number in 0..10 {
+            let is_kept = store.spare.capacity() >= 8 << 20;
+            assert_eq!(is_kept, number <= SPARE_MISFITS_MAX);
+            receive_and_free(&mut store, 1 << 20);
+        }
+        assert!((1 << 20..2 << 20).contains(&store.spare.capacity()));
     }
 
     #[test]

@@ -85,12 +85,23 @@ pub(crate) struct PostedReceive<'a> {
     pub found: Option<(Envelope, usize)>,
 }
 
-/// The result of reading a link, and what the read may use.
+/// When a read of a link ends, although there is more to read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Not before other links have their turn.
+    #[default]
+    Turn,
+    /// Before the body of a message.
+    Body,
+    /// As well once this number of messages is acknowledged.
+    Acknowledged(u32),
+}
+
+/// What a read of a link may do, and what it has done.
 #[derive(Default)]
 pub(crate) struct ReadOutcome {
     pub messages: usize,
-    /// The read ends before the body of a message, or once this number of messages is acknowledged: a send waits for that.
-    pub until: Option<u32>,
+    pub until: Until,
     /// How many bytes of bodies have been read.
     pub bytes: usize,
     /// Memory of an earlier body, with any content, for one that begins. What is left of it.
@@ -119,7 +130,7 @@ struct PartialMessage {
     body: Vec<u8>,
     /// Whether the whole body is in the first frame.
     is_whole: bool,
-    /// Whether the body was in the memory of a posted receive, from which it was moved to memory of its own.
+    /// Whether the body was in the memory of a posted receive and was moved to memory of its own. It stays there.
     was_moved: bool,
     /// The number of the message, and how many of its bytes have been reported to the pacer.
     number: u32,
@@ -147,6 +158,11 @@ impl Incoming {
                 self.news.push(LongNews::Arrived(partial.number, more));
             }
         }
+    }
+
+    #[cfg(test)]
+    pub fn lose_body(&mut self) {
+        self.partial.as_mut().expect("a message has begun").body = Vec::new();
     }
 
     /// Returns whether a message has begun and not ended.
@@ -177,6 +193,12 @@ impl Incoming {
     fn finish(&mut self) -> Option<PartialMessage> {
         self.count();
         self.partial.take()
+    }
+
+    /// Returns whether bytes that have been read are not there: a signal handler has left a receive by `longjmp` while
+    /// they were in the receiver's memory.
+    fn lacks_bytes(&self) -> bool {
+        self.partial.as_ref().is_some_and(|partial| partial.done > partial.body.len())
     }
 
     /// Returns how many bytes of the partial message have not been read.
@@ -261,14 +283,17 @@ impl DirectLink {
                 self.send_hello()?;
             }
         }
+        if self.incoming.lacks_bytes() {
+            // The message has not been counted, so the peer sends it again by the default route.
+            return Err(LinkError::Malformed);
+        }
         self.has_more = false;
         let (mut messages, mut bytes) = (0, 0);
         while messages < MESSAGES_IN_TURN_MAX && bytes < BYTES_IN_TURN_MAX {
             if self.holds_message() {
                 return Ok(());
             }
-            let is_over = |count| count == self.queue.acknowledged() || self.incoming.has_begun();
-            if outcome.until.is_some_and(is_over) {
+            if self.is_over(outcome.until) {
                 // The send returns, and the next call may bring memory for the body.
                 self.has_more = true;
                 return Ok(());
@@ -304,6 +329,15 @@ impl DirectLink {
         }
         self.has_more = true;
         Ok(())
+    }
+
+    /// Returns whether such a read ends here.
+    fn is_over(&self, until: Until) -> bool {
+        match until {
+            Until::Turn => false,
+            Until::Body => self.incoming.has_begun(),
+            Until::Acknowledged(count) => self.incoming.has_begun() || self.queue.acknowledged() == count,
+        }
     }
 
     /// Handles a frame, apart from the bytes of a body.
@@ -355,6 +389,9 @@ impl DirectLink {
         let before = std::mem::take(&mut partial.body);
         count_copy(partial.done);
         posted.room[..partial.done].copy_from_slice(&before[..partial.done]);
+        if before.capacity() > outcome.spare.capacity() {
+            outcome.spare = before;
+        }
         let mut pause = Pause::default();
         while self.incoming.left() > 0 {
             let done = bytes - self.incoming.left();

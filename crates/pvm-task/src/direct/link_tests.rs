@@ -1,6 +1,6 @@
 use super::*;
 use crate::direct::frames::CHUNK_BYTES_MAX;
-use crate::direct::incoming::{LinkMessage, LongNews, PostedReceive, ReadOutcome, is_ready};
+use crate::direct::incoming::{LinkMessage, LongNews, PostedReceive, ReadOutcome, Until, is_ready};
 use crate::direct::stall::STALL_LIMIT;
 use crate::receive::Envelope;
 use crate::types::Filter;
@@ -399,6 +399,32 @@ fn a_long_body_gets_the_memory_of_an_earlier_one_of_about_its_length() {
     }
 }
 
+#[test]
+fn a_link_whose_receive_was_abandoned_in_the_middle_of_a_message_is_given_up() {
+    let [one, mut two] = established(None);
+    two.on_route_switch();
+    let frames = in_frames(&pattern(100_000), CHUNK_BYTES_MAX);
+    write_all(&one.fd().try_clone_to_owned().unwrap(), &frames[..50_000]);
+    assert_eq!(tags(&mut two), Ok(vec![]));
+    // A jump out of the receive leaves this.
+    two.incoming.lose_body();
+    assert_eq!(tags(&mut two), Err(LinkError::Malformed));
+}
+
+#[test]
+fn a_long_body_is_acknowledged_at_once() {
+    let [mut one, mut two] = established(None);
+    two.on_route_switch();
+    send(&mut one, 5, b"long");
+    let mut arrived: Vec<LinkMessage> = Vec::new();
+    two.read(&mut arrived, None, &mut ReadOutcome::default()).unwrap();
+    two.count_received(AWAITED_BYTES_MIN - 1);
+    assert_eq!((tags(&mut one), one.queue.len()), (Ok(vec![]), 1));
+    two.count_received(AWAITED_BYTES_MIN);
+    one.queue.push(QueuedMessage { meta: [0; 6], body: QueuedBody::Bytes(Vec::new()), length: 0 }, true);
+    assert_eq!((tags(&mut one), one.queue.len()), (Ok(vec![]), 0));
+}
+
 fn write_all(socket: &OwnedFd, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match rustix::net::send(socket, bytes, SendFlags::NOSIGNAL) {
@@ -454,7 +480,8 @@ fn a_read_for_a_send_that_waits_leaves_the_bodies_of_messages() {
     send(&mut two, 6, b"answer");
     let mut arrived = Vec::new();
     let mut read_until = |one: &mut DirectLink, count| {
-        one.read(&mut arrived, None, &mut ReadOutcome { until: Some(count), ..ReadOutcome::default() }).unwrap();
+        one.read(&mut arrived, None, &mut ReadOutcome { until: Until::Acknowledged(count), ..ReadOutcome::default() })
+            .unwrap();
         assert!(arrived.is_empty() && one.needs_read());
     };
     let count = one.queue.sent_count();

@@ -21,7 +21,7 @@ mod waiting;
 use crate::task::State;
 use fallback::Backoff;
 pub(crate) use incoming::PostedReceive;
-use incoming::{FAST_BYTES, LinkMessage, ReadOutcome};
+use incoming::{FAST_BYTES, LinkMessage, ReadOutcome, Until};
 use link::{DirectLink, GivenUp};
 use pacing::LinkPacer;
 use pvm_core::codes::Code;
@@ -82,7 +82,7 @@ pub(crate) struct DirectLinks {
     pub open_requests: usize,
     route: i32,
     arrived: VecDeque<LinkMessage>,
-    /// Memory of an earlier body, for the next long one. It is here only during a poll.
+    /// Memory of an earlier body, for the next long one. It is here only while `progress_direct_links` polls.
     spare: Vec<u8>,
     /// How many bytes of bodies have been read since a waiting task last asked.
     arrived_bytes: usize,
@@ -253,11 +253,10 @@ impl DirectLinks {
 
     /// Takes in the messages that have arrived on one link. Gives the link up if it has ended.
     fn poll_link(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>) -> usize {
-        self.poll_link_until(at, posted, None)
+        self.poll_link_until(at, posted, Until::Turn)
     }
 
-    /// Does the same, but ends before the body of a message, or once `until` messages are acknowledged.
-    fn poll_link_until(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>, until: Option<u32>) -> usize {
+    fn poll_link_until(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>, until: Until) -> usize {
         let link = &mut self.links[at];
         let peer = link.peer;
         link.lacks_stack = !link.hello_sent && !has_stack(LINK_STACK_BYTES);
@@ -376,11 +375,15 @@ impl DirectLinks {
     }
 
     /// Takes in the messages that have arrived on the links to these peers. `awaited`: a send waits until that peer has
-    /// acknowledged that number of messages; bodies of its messages are not read.
+    /// acknowledged that number of messages; bodies of messages are not read.
     fn poll_all(&mut self, peers: &[Tid], awaited: Option<(Tid, u32)>) {
         for peer in peers {
             if let Ok(at) = self.position(*peer) {
-                let until = awaited.filter(|(awaited, _)| awaited == peer).map(|(_, count)| count);
+                let until = match awaited {
+                    None => Until::Turn,
+                    Some((awaited, count)) if awaited == *peer => Until::Acknowledged(count),
+                    Some(_) => Until::Body,
+                };
                 self.poll_link_until(at, None, until);
             }
         }
