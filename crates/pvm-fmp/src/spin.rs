@@ -9,7 +9,7 @@ const YIELD_TIME: Duration = Duration::from_micros(200);
 /// The number of yields of a waiting task before it sleeps, if tasks outnumber cores: another task on the same core may
 /// answer during a yield, without a wake-up. More yields would take time from tasks that have work.
 const CROWDED_YIELDS: u32 = 1;
-/// How often that time may begin anew while a long message arrives: 2 ms, the time of 4 MB at 2 GB/s.
+/// How often [`YIELD_TIME`] may begin anew while a long message arrives: in all 2 ms, in which 4 MB arrive at 2 GB/s.
 const EXTENSIONS_MAX: u32 = 10;
 /// A yield that takes longer than this has let another task run.
 const OTHERS_RAN: Duration = Duration::from_micros(3);

@@ -221,9 +221,9 @@ impl Waiter {
             Phase::New | Phase::Asleep => {
                 if let Some(member) = &mut task.member {
                     member.groups.waiters.forget_passed();
+                    // What has come before this wait does not count.
+                    member.direct.takes_in_fast();
                 }
-                // What has come before this wait does not count.
-                let _ = task.member.as_mut().map(|member| member.direct.takes_in_fast());
                 let crowded = task.member.as_mut().is_none_or(Member::should_yield_core);
                 let history = &mut task.state.waits;
                 let spinner = match self.asleep {

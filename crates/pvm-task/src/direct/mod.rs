@@ -62,6 +62,7 @@ const SEND_WAIT_MAX: Duration = Duration::from_millis(20);
 const EMPTY_POLLS_MAX: u32 = 64;
 /// One in this number of polls also checks for stalled links.
 const STALL_POLLS: u32 = 1024;
+
 /// Values of the option `PvmRoute`.
 const DONT_ROUTE: i32 = 1;
 const ALLOW_DIRECT: i32 = 2;
