@@ -39,8 +39,11 @@
 /* Exchanges by which the time of one is estimated, for measures where `WARM_EXCHANGES` would take too long. */
 #define TRIAL_EXCHANGES 3
 /* Collective operations warm up for this time, in us, but with at most this number of exchanges (as many as the OSU
- * benchmarks make for short messages). Meanwhile connections are made, and hpvm tries the ways of a multicast. */
+ * benchmarks make for short messages). Meanwhile connections are made, and hpvm tries the ways of a multicast: so long ones
+ * make some exchanges in any case, if these take no longer than the second time. */
 #define COLLECTIVE_WARM_US 50e3
+#define COLLECTIVE_WARM_LONG_US 1e6
+#define COLLECTIVE_WARM_EXCHANGES_MIN 20
 #define COLLECTIVE_WARM_EXCHANGES 200
 /* The most exchanges in a repetition. */
 #define EXCHANGES_MAX 1e8
@@ -154,7 +157,10 @@ static inline int warm_exchanges(int size)
 /* Returns how many exchanges of a collective operation make the rest of its warm-up, if `count` of them took `elapsed_us`. */
 static inline int collective_warm_exchanges(double elapsed_us, int count)
 {
-    double exchanges = COLLECTIVE_WARM_US * count / (elapsed_us > 0.01 ? elapsed_us : 0.01);
+    double per_us = count / (elapsed_us > 0.01 ? elapsed_us : 0.01);
+    double most = COLLECTIVE_WARM_LONG_US * per_us, exchanges = COLLECTIVE_WARM_US * per_us;
+    if (exchanges < COLLECTIVE_WARM_EXCHANGES_MIN)
+        exchanges = most < COLLECTIVE_WARM_EXCHANGES_MIN ? most : COLLECTIVE_WARM_EXCHANGES_MIN;
     return exchanges > COLLECTIVE_WARM_EXCHANGES ? COLLECTIVE_WARM_EXCHANGES : (int)exchanges;
 }
 

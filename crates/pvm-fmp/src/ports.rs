@@ -22,6 +22,9 @@ struct Table {
     /// By slot: the number of the last frame to the task that was a message of the daemon; 0 for none. They lie apart from the
     /// entries, which change with every frame: each send reads one of them.
     last_messages: Apart<[AtomicU32; SLOTS]>,
+    /// What tasks should know about multicasts (`pvm_core::flows::multicast::Advice`). The daemon of an earlier version leaves it at
+    /// 0: nothing is known.
+    advice: Apart<[AtomicU64; ADVICE_WORDS]>,
 }
 
 #[repr(C)]
@@ -38,6 +41,9 @@ struct Entry {
     /// The number of control frames that the daemon has sent to the task; wraps.
     frames: AtomicU32,
 }
+
+/// The number of words about multicasts.
+pub const ADVICE_WORDS: usize = 16;
 
 const TABLE_BYTES: usize = size_of::<Table>().next_multiple_of(4096);
 
@@ -118,6 +124,13 @@ impl PortTable {
         // A receiver that learns the number from a sender's queue waits for the frame itself, whatever it sees here.
         self.mapped.last_message(tid).store(number, Ordering::Relaxed);
     }
+    /// Tells the tasks of this host about multicasts.
+    pub fn set_advice(&self, words: [u64; ADVICE_WORDS]) {
+        for (place, word) in words.into_iter().enumerate() {
+            // No other word belongs to it: a task that sees an old one takes the way that was best before.
+            self.mapped.table().advice.0[place].store(word, Ordering::Relaxed);
+        }
+    }
     /// Sets the number of connected tasks on this host, and of those that are awake.
     pub fn set_tasks(&self, connected: u32, awake: u32) {
         let tasks = &self.mapped.table().tasks.0;
@@ -158,6 +171,10 @@ impl PortView {
         static NONE: AtomicU32 = AtomicU32::new(0);
         ports.map_or(&NONE, |ports| ports.0.last_message(tid))
     }
+    /// Returns a word of what tasks should know about multicasts.
+    pub fn advice(&self, place: usize) -> u64 {
+        self.0.table().advice.0[place % ADVICE_WORDS].load_relaxed()
+    }
     /// Returns whether the tasks that are awake outnumber cores.
     #[inline]
     pub fn crowded(&self) -> bool {
@@ -194,6 +211,9 @@ mod tests {
         assert!(view.crowded() && view.may_be_crowded());
         table.set_tasks(3, 2);
         assert!(!view.crowded() && view.may_be_crowded());
+        assert_eq!(view.advice(3), 0);
+        table.set_advice([7; ADVICE_WORDS]);
+        assert_eq!(view.advice(3), 7);
         table.clear(0x40001);
         assert!(!view.alive(0x40001));
         table.set(0x40001);

@@ -2,6 +2,7 @@
 use crate::Task;
 use crate::control::Member;
 use crate::direct;
+use crate::direct::multicasts::Sender;
 use crate::message::{BODY_BYTES_MAX, Large, Message, OWN_DSIG, gather, gather_in_block};
 use crate::receive::Envelope;
 use crate::requests::Purpose;
@@ -362,19 +363,24 @@ impl Task {
                 result = Err(code);
             }
         };
-        // The daemons know better ways than one link after the other, and a program may have named one.
-        let is_long =
-            mcast_route != 0 || (linked.len() + far.len()).saturating_mul(body.as_body().len()) >= RELAYED_BYTES_MIN;
-        if is_long && linked.len() > 1 {
+        let sender = match mcast_route {
+            0 => member.multicast_sender(&linked, &far, body.as_body().len()),
+            // The program has named a way of the daemons.
+            _ => Sender::Daemons,
+        };
+        if sender == Sender::Task {
+            far.iter().for_each(|tid| member.direct.count_by_default_route(*tid));
+        } else if linked.len() > 1 {
             let left;
             (left, linked) = linked.into_iter().partition(|tid| member.direct.leave(*tid));
             far.extend::<Vec<Tid>>(left);
             far.sort_unstable();
-        } else if !is_long {
-            far.iter().for_each(|tid| member.direct.count_by_default_route(*tid));
         }
         if !far.is_empty() {
             note(body.send_by_default_route(member, &far, meta, mcast_route));
+        }
+        if sender == Sender::DaemonsOnce {
+            far.iter().for_each(|tid| member.direct.return_to_link(*tid));
         }
         for tid in reachable {
             note(body.send(member, tid, meta));
@@ -382,10 +388,11 @@ impl Task {
         for tid in linked {
             // An earlier send in this loop may have shown that the link to this receiver is broken too.
             note(match member.has_link_to(tid) {
-                true => member.send_direct(tid, meta, body.as_body()),
+                true => member.send_multicast(tid, meta, body.as_body()),
                 false => body.send_by_default_route(member, &[tid], meta, mcast_route),
             });
         }
+        member.end_multicast();
         self.collect_returned_blocks();
         result
     }

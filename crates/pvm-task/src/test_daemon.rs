@@ -5,7 +5,7 @@ use pvm_core::fabric::Wish;
 use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::Endpoint;
-use pvm_fmp::ports::{PortTable, PortView};
+use pvm_fmp::ports::{ADVICE_WORDS, PortTable, PortView};
 use pvm_link::ControlSocket;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -59,6 +59,11 @@ impl TestDaemon {
         let task = message.dst;
         self.queue(&ToTask::Message(message), &[]);
         self.ports.message_sent(task.0);
+    }
+
+    /// Tells the task about multicasts.
+    pub fn tell_advice(&mut self, word: u64) {
+        self.ports.set_advice([word; ADVICE_WORDS]);
     }
 
     /// Writes the frames that did not fit the socket.

@@ -3,7 +3,7 @@ use crate::settings::BACKLOG_BYTES_MAX;
 use pvm_core::machine::Connection;
 use pvm_core::proto::{ToTask, Welcome};
 use pvm_core::tid::Tid;
-use pvm_fmp::ports::PortTable;
+use pvm_fmp::ports::{ADVICE_WORDS, PortTable};
 use pvm_fmp::{Endpoint, PreallocatedEndpoint};
 use pvm_link::{ControlError, ControlSocket};
 use std::collections::HashMap;
@@ -187,6 +187,11 @@ impl Connections {
         self.connected = self.connected.saturating_add_signed(connected);
         self.idle = self.idle.saturating_add_signed(idle);
         self.ports.set_tasks(self.connected, self.connected - self.idle);
+    }
+
+    /// Tells all tasks about multicasts.
+    pub fn tell_advice(&self, words: [u64; ADVICE_WORDS]) {
+        self.ports.set_advice(words);
     }
 
     /// Takes the connections whose queues have changed: a queue may now wait for the socket, or wait no more.

@@ -30,7 +30,7 @@ pub use retransmit::{AckTracker, RetransmitQueue};
 use crate::tid::{GROUP_BIT, Tid};
 use budget::SenderBudgets;
 use flow::{Flow, Item, QueuedMessage, Transfer};
-use multicast::{Announcement, Bodies, BodyKey, BodyRequest, Broadcasts, Choice, Delivery, McastRoute};
+use multicast::{Advice, Announcement, Bodies, BodyKey, BodyRequest, Broadcasts, Choice, Delivery, McastRoute};
 use pacing::{FIRST_LIMIT_BYTES, Pacing, SendLimit};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -178,6 +178,8 @@ pub struct Flows<P> {
     choice: Choice,
     /// The route of multicasts whose senders choose none.
     host_route: McastRoute,
+    /// What tasks were told last.
+    told_advice: Advice,
     now: Duration,
     /// Whether the last frame was a part of an announced body. Such parts and the flows to a host take turns.
     was_part: bool,
@@ -195,6 +197,7 @@ impl<P> Default for Flows<P> {
             broadcasts: Broadcasts::default(),
             choice: Choice::default(),
             host_route: McastRoute::Automatic,
+            told_advice: Advice::default(),
             now: Duration::ZERO,
             was_part: false,
             first_limit_bytes: FIRST_LIMIT_BYTES,

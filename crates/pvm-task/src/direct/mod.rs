@@ -10,6 +10,7 @@ pub(crate) mod fallback;
 pub(crate) mod frames;
 pub(crate) mod incoming;
 pub(crate) mod link;
+pub(crate) mod multicasts;
 mod outgoing;
 mod pacing;
 mod routes;
@@ -100,6 +101,10 @@ pub(crate) struct DirectLinks {
     pub draining: Option<Tid>,
     links_max: usize,
     pacing: LinkPacer,
+    /// How long a send waits for a peer that reads nothing.
+    patience: Duration,
+    /// How many measured multicasts have gone on links since one was left to the daemon.
+    multicasts: u32,
 }
 
 impl Default for DirectLinks {
@@ -214,6 +219,8 @@ impl DirectLinks {
             draining: None,
             links_max,
             pacing: LinkPacer::default(),
+            patience: SEND_WAIT_MAX,
+            multicasts: 0,
         }
     }
 
@@ -417,11 +424,11 @@ impl DirectLinks {
                 since = None;
             } else if link.is_blocked()
                 || !link.can_hear_grants()
-                || since.get_or_insert_with(Instant::now).elapsed() >= SEND_WAIT_MAX
+                || since.get_or_insert_with(Instant::now).elapsed() >= self.patience
             {
                 break false;
             } else {
-                self.wait_for_room(Some(to), SEND_WAIT_MAX);
+                self.wait_for_room(Some(to), self.patience);
             }
         };
         let Ok(at) = self.position(to) else { return Ok(()) };
@@ -463,6 +470,13 @@ impl DirectLinks {
     pub fn leave(&mut self, peer: Tid) -> bool {
         // Who asks for links gets every message on them.
         !self.wants_links() && self.find(peer).is_some_and(DirectLink::leave)
+    }
+
+    /// Lets later messages to a task take the link that was left.
+    pub fn return_to_link(&mut self, peer: Tid) {
+        if let Some(link) = self.find(peer) {
+            link.return_to_link();
+        }
     }
 
     /// Sets `PvmRoute`. Returns the request that notifies the daemon, if one is needed.

@@ -6,6 +6,7 @@ use crate::connections::Connections;
 use crate::route::{Route, RouteContext, RouteEvent};
 use crate::source::Source;
 use pvm_core::datagram_error::DatagramError;
+use pvm_core::flows::multicast::Advice;
 use pvm_core::flows::multicast::datagram::BODY_PART;
 use pvm_core::machine::Machine;
 use pvm_core::tid::Tid;
@@ -102,6 +103,7 @@ impl Daemon {
                 self.machine.handle_data_down(now, host);
             }
             RouteEvent::Note(text) => self.log.line(&text),
+            RouteEvent::Advice(Advice(words)) => self.connections.tell_advice(words),
             RouteEvent::Lost { task, why } => self.log.line(&format!("cannot send to {task}: {why}")),
         }
     }

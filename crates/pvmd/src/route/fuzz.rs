@@ -305,6 +305,7 @@ impl World {
                 RouteEvent::Lost { task, .. } => assert_eq!(task.0, NAMES[3]),
                 RouteEvent::Wanted { host } => assert!([HOSTILE, OTHER].contains(&host)),
                 RouteEvent::Note(text) => panic!("this host multicasts to one host: {text}"),
+                RouteEvent::Advice(advice) => panic!("this host multicasts to one host: {advice:?}"),
             }
         }
     }

@@ -43,7 +43,7 @@ use datagrams::Seals;
 use digests::Digests;
 use egress::{Egress, EgressFlows};
 use lent::Lent;
-use pvm_core::flows::multicast::{InOrder, LISTENERS_MIN};
+use pvm_core::flows::multicast::{Advice, InOrder, LISTENERS_MIN};
 use pvm_core::flows::pacing::{Pacer, Pacing};
 use pvm_core::flows::{HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
@@ -78,6 +78,8 @@ pub enum RouteEvent {
     Lost { task: Tid, why: String },
     /// A line for the log ([`RouteContext::traces_routes`]).
     Note(String),
+    /// What the tasks of this host should know about multicasts.
+    Advice(Advice),
 }
 
 /// The body of a message that has arrived.
@@ -420,6 +422,7 @@ impl Route {
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
         self.was_active |= self.endpoint.poll(&mut egress) > 0;
         self.events.extend(self.egress_flows.notes.drain(..).map(RouteEvent::Note));
+        self.events.extend(self.egress_flows.flows.take_new_advice().map(RouteEvent::Advice));
         let mut more = false;
         self.request_missing_links();
         self.retry_undelivered(context);

@@ -137,7 +137,7 @@ impl Host {
             more = true;
             match event {
                 RouteEvent::Frame { frame, .. } => self.frames.push(*frame),
-                RouteEvent::Wanted { .. } | RouteEvent::Note(_) => {}
+                RouteEvent::Wanted { .. } | RouteEvent::Note(_) | RouteEvent::Advice(_) => {}
                 RouteEvent::Cut { .. } => self.cuts += 1,
                 other => panic!("{other:?}"),
             }

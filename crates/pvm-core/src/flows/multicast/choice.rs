@@ -4,6 +4,7 @@
 //! needs a system call for each packet. Which of them is the bottleneck depends on the network, the hosts and their
 //! load, so the daemon tries all ways and measures how long it takes until all receivers have consumed the message.
 use super::McastRoute;
+use super::advice::{Advice, Verdict};
 use std::collections::BTreeMap;
 use std::iter::once;
 use std::time::Duration;
@@ -25,6 +26,9 @@ const CLEARLY_SLOWER: f64 = 2.0;
 const RETRY_AFTER: u32 = 48;
 /// A measurement that takes longer is given up: a receiver does something else.
 const MEASUREMENT_MAX: Duration = Duration::from_secs(60);
+/// Tasks send multicasts on their direct links only if these take at most this time. A task waits for its links, but not for
+/// the daemon: with this bound it waits no longer than for a processor that others use.
+const QUICK: Duration = Duration::from_millis(50);
 /// The number of measurements of a way that count. The shortest of them is compared, because receivers may be busy with
 /// something else.
 const REMEMBERED: usize = 4;
@@ -91,16 +95,31 @@ impl Record {
         seconds(way) / seconds(other).max(1e-9)
     }
 
-    /// Returns the place of the way of a multicast that can be measured.
-    fn next_measured(&mut self, count: usize) -> usize {
+    /// Returns the place of a way that was not measured often enough.
+    fn untried(&self, count: usize) -> Option<usize> {
         let best = self.best(count);
         let is_open = |way: &usize| {
             let count = self.times[*way].count;
             let was_first = *way != BROADCAST && count == 1;
             count < FIRST_TRIES && (was_first || self.factor(*way, best) < CLEARLY_SLOWER)
         };
-        let untried = (0..count).filter(is_open).min_by_key(|way| (*way == BROADCAST, self.times[*way].count));
-        let way = untried.unwrap_or_else(|| {
+        (0..count).filter(is_open).min_by_key(|way| (*way == BROADCAST, self.times[*way].count))
+    }
+
+    /// Returns what is known. Returns `None` while one of the first `count` ways was not measured often enough.
+    fn verdict(&self, count: usize) -> Option<Verdict> {
+        let is_quick = || self.times[ITERATIVE].shortest().is_some_and(|(time, _)| time <= QUICK);
+        self.untried(count).is_none().then(|| match self.best(count) {
+            ITERATIVE if is_quick() => Verdict::EachHost,
+            ITERATIVE => Verdict::EachHostSlowly,
+            _ => Verdict::OtherWay,
+        })
+    }
+
+    /// Returns the place of the way of a multicast that can be measured.
+    fn next_measured(&mut self, count: usize) -> usize {
+        let best = self.best(count);
+        let way = self.untried(count).unwrap_or_else(|| {
             let is_due = |way: &usize| {
                 let rarer = if *way == BROADCAST { 1 << self.given_up } else { 1 };
                 f64::from(self.since[*way]) >= f64::from(RETRY_AFTER * rarer) * self.factor(*way, best)
@@ -134,6 +153,8 @@ struct Measurement {
     amount: u64,
     /// The place of the way in [`WAYS`].
     way: usize,
+    /// The number of ways that were possible.
+    ways: usize,
     since: Duration,
     /// How many receivers have not consumed it.
     left: usize,
@@ -150,6 +171,7 @@ pub struct Choice {
     records: BTreeMap<Class, Record>,
     measurement: Option<Measurement>,
     last_number: u32,
+    advice: Advice,
 }
 
 impl Choice {
@@ -178,8 +200,9 @@ impl Choice {
         let (class, amount) = (class(bytes, hosts), amount(bytes, hosts));
         let way = self.records.entry(class).or_default().next_measured(count);
         self.last_number = self.last_number.wrapping_add(1);
+        let (number, since) = (self.last_number, now);
         self.measurement =
-            Some(Measurement { class, amount, way, since: now, left, number: self.last_number, was_given_up: false });
+            Some(Measurement { class, amount, way, ways: count, since, left, number, was_given_up: false });
         (WAYS[way], Some(self.last_number))
     }
 
@@ -229,8 +252,16 @@ impl Choice {
             if open.way == BROADCAST {
                 record.given_up = if open.was_given_up { GIVEN_UP_MAX.min(record.given_up + 1) } else { 0 };
             }
+            if let Some(verdict) = record.verdict(open.ways) {
+                self.advice.set(open.class, verdict);
+            }
             self.measurement = None;
         }
+    }
+
+    /// Returns what tasks should know.
+    pub fn advice(&self) -> Advice {
+        self.advice
     }
 
     /// Abandons a measurement, because a receiver has gone.
@@ -286,6 +317,22 @@ mod tests {
         // The mean stays below 1.1 times the better one.
         let (bad, good) = (f64::from(1000 - fast), f64::from(fast));
         assert!((bad * 6000.0 + good * 1500.0) / 1000.0 < 1.1 * 1500.0);
+    }
+
+    #[test]
+    fn tasks_are_told_which_way_is_best() {
+        // What tasks are told after this number of multicasts: whether links are preferred for this length and a shorter one.
+        let told = |count, iterative, tree| {
+            let mut choice = Choice::default();
+            trees(&mut choice, count, 1 << 20, iterative, tree);
+            trees(&mut choice, count, MEASURED_BYTES_MIN, iterative, tree);
+            let word = choice.advice().0[Advice::place(16).unwrap()];
+            [1 << 20, 10_000].map(|bytes| Advice::prefers_links(word, bytes, 16))
+        };
+        assert_eq!(told(5, 1000, 1500), [false, true], "not measured often enough");
+        assert_eq!(told(20, 1000, 1500), [true, true]);
+        assert_eq!(told(20, 6000, 1500), [false, false]);
+        assert_eq!(told(20, 60_000, 90_000), [false, true], "a task does not wait that long");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! The sender's host keeps the body until each host has reported that it has received it. A host that loses its parent,
 //! or gets nothing or wrong bytes from it, fetches from the sender's host. So no other host can withhold or change the
 //! body.
+mod advice;
 mod bodies;
 mod broadcast;
 mod choice;
@@ -22,6 +23,7 @@ mod parts;
 mod random_tests;
 mod tree;
 
+pub use advice::Advice;
 pub(super) use bodies::Bodies;
 pub(super) use broadcast::Broadcasts;
 pub use broadcast::PartToSend;
@@ -254,6 +256,15 @@ impl<P> Flows<P> {
             self.choice.reset_counts();
         }
         lines
+    }
+
+    /// Returns what tasks of this host should know about multicasts, if it has changed since the last call.
+    pub fn take_new_advice(&mut self) -> Option<Advice> {
+        let advice = match self.host_route {
+            McastRoute::Automatic => self.choice.advice(),
+            _ => Advice::DAEMONS,
+        };
+        (advice != std::mem::replace(&mut self.told_advice, advice)).then_some(advice)
     }
 
     /// Notes the time, for measurements. The daemon calls this before each step.

@@ -47,12 +47,12 @@ impl McastRoute {
 }
 
 /// The smallest number of hosts, beside the sender's, for which a tree differs from sending to each host.
-const TREE_HOSTS_MIN: usize = 3;
+pub(super) const TREE_HOSTS_MIN: usize = 3;
 /// The shortest body that travels along a tree, in bytes. A shorter one costs less than the announcement of it.
-const TREE_BYTES_MIN: usize = 4 << 10;
+pub(super) const TREE_BYTES_MIN: usize = 4 << 10;
 /// The longest body that travels along a tree, in bytes. The sender's daemon does nothing else than compute the digest of
 /// the body before it sends it.
-const TREE_BYTES_MAX: usize = 32 << 20;
+pub(super) const TREE_BYTES_MAX: usize = 32 << 20;
 
 /// The node of a host in the tree.
 struct Node {
