@@ -2,7 +2,6 @@
 use crate::Task;
 use crate::control::Member;
 use crate::direct;
-use crate::direct::multicasts::Sender;
 use crate::message::{BODY_BYTES_MAX, Large, Message, OWN_DSIG, gather, gather_in_block};
 use crate::receive::Envelope;
 use crate::requests::Purpose;
@@ -363,12 +362,8 @@ impl Task {
                 result = Err(code);
             }
         };
-        let sender = match mcast_route {
-            0 => member.multicast_sender(&linked, &far, body.as_body().len()),
-            // The program has named a way of the daemons.
-            _ => Sender::Daemons,
-        };
-        if sender == Sender::Task {
+        // A program may have named a way of the daemons.
+        if mcast_route == 0 && member.multicasts_on_links(&linked, &far, body.as_body().len()) {
             far.iter().for_each(|tid| member.direct.count_by_default_route(*tid));
         } else if linked.len() > 1 {
             let left;
@@ -379,20 +374,12 @@ impl Task {
         if !far.is_empty() {
             note(body.send_by_default_route(member, &far, meta, mcast_route));
         }
-        if sender == Sender::DaemonsOnce {
-            far.iter().for_each(|tid| member.direct.return_to_link(*tid));
-        }
         for tid in reachable {
             note(body.send(member, tid, meta));
         }
-        for tid in linked {
-            // An earlier send in this loop may have shown that the link to this receiver is broken too.
-            note(match member.has_link_to(tid) {
-                true => member.send_multicast(tid, meta, body.as_body()),
-                false => body.send_by_default_route(member, &[tid], meta, mcast_route),
-            });
+        for tid in member.multicast_on_links(&linked, meta, body.as_body(), &mut note) {
+            note(body.send_by_default_route(member, &[tid], meta, mcast_route));
         }
-        member.end_multicast();
         self.collect_returned_blocks();
         result
     }

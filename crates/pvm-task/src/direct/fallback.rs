@@ -288,7 +288,7 @@ impl Member {
         if !self.direct.links[at].fallback_sent {
             let acknowledged = self.direct.links[at].queue.acknowledged();
             let given_up = self.direct.links[at].given_up;
-            let is_given_up = matches!(given_up, Some(GivenUp::Burst | GivenUp::Unread));
+            let is_given_up = matches!(given_up, Some(GivenUp::Burst | GivenUp::Unread | GivenUp::Unheard));
             if !self.send_fallback(peer, Fallback { acknowledged, answers: false, is_given_up }) {
                 return;
             }
@@ -296,7 +296,7 @@ impl Member {
             self.direct.events.push(RouteEvent::Ended(peer));
             match given_up {
                 // It is worth its cost again after as many messages as before.
-                Some(GivenUp::Burst) => drop(self.direct.backoffs.remove(&peer)),
+                Some(GivenUp::Burst | GivenUp::Unheard) => drop(self.direct.backoffs.remove(&peer)),
                 Some(GivenUp::ByPeer) => self.direct.on_given_up(peer),
                 Some(GivenUp::Unread) | None => self.direct.on_break(peer),
             }

@@ -16,6 +16,7 @@ use super::outgoing::Outgoing;
 use super::send_queue::{QueuedBody, QueuedMessage, SendQueue};
 use super::stall::Stall;
 use super::unasked::Bursts;
+use pvm_core::codes::Code;
 use pvm_core::flows::pacing::SendLimit;
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
@@ -44,6 +45,9 @@ const MESSAGES_TO_RETURN: u32 = 4;
 pub(super) enum GivenUp {
     /// The peer does not read.
     Unread,
+    /// The peer has not read anything since this side switched to the link. It may not have taken in the route switch, for
+    /// instance while it waits itself until its own message is read.
+    Unheard,
     /// This side sends a long burst of short messages.
     Burst,
     /// The peer has given the link up for one of these reasons.
@@ -62,6 +66,8 @@ pub(crate) struct DirectLink {
     pub(super) lacks_stack: bool,
     /// Whether this side sends its messages on the link.
     pub carries: bool,
+    /// How many messages this side had sent on the link when it last switched to it.
+    switched_at: u32,
     /// Bursts of messages that this side sends on the link.
     pub(super) bursts: Bursts,
     /// Whether this side has left the link for the default route, and how many messages it has sent there since then.
@@ -142,6 +148,7 @@ impl DirectLink {
             hello_received: false,
             lacks_stack: false,
             carries: false,
+            switched_at: 0,
             bursts: Bursts::default(),
             left: None,
             peer_switches: 0,
@@ -186,10 +193,15 @@ impl DirectLink {
         !self.carries && !self.falling_back && self.left.is_none()
     }
 
+    /// Returns whether the peer has taken in all that was sent on the link, so that this side can leave it.
+    pub fn may_leave(&self) -> bool {
+        self.carries && !self.is_send_closed() && self.queue.is_empty() && !self.outgoing.is_in_frame()
+    }
+
     /// Leaves the link for the default route, if the peer has taken in all that was sent on the link: then a message on
     /// the default route cannot overtake another one.
     pub fn leave(&mut self) -> bool {
-        let may_leave = self.carries && !self.is_send_closed() && self.queue.is_empty() && !self.outgoing.is_in_frame();
+        let may_leave = self.may_leave();
         if may_leave {
             self.write_failed = self.send_frame(Frame::Leaving).is_err();
             self.carries = self.write_failed;
@@ -424,6 +436,25 @@ impl DirectLink {
     pub fn has_new_losses(&mut self) -> bool {
         let count = self.carried().out_of_order;
         count > std::mem::replace(&mut self.out_of_order, count)
+    }
+
+    /// Reserves memory for the copy of a message.
+    pub fn reserve(&mut self, body: Body<'_>) -> Result<QueuedBody, Code> {
+        // While a peer does not read, messages to it are queued as long as there is memory.
+        match self.blocked && !self.queue.has_room(body.len()) {
+            true => Err(Code::NoMem),
+            false => QueuedBody::reserve(body, &mut self.queue.pool),
+        }
+    }
+
+    /// Begins to send messages on the link.
+    pub fn switch(&mut self) {
+        (self.carries, self.switched_at) = (true, self.queue.sent_count());
+    }
+
+    /// Returns whether the peer has taken in a message since this side switched to the link, so that it knows of the switch.
+    pub fn has_heard_switch(&self) -> bool {
+        self.queue.acknowledged() != self.switched_at
     }
 
     /// Adds a message to the send queue. `written`: whether the socket has taken the whole message.

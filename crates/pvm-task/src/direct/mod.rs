@@ -10,7 +10,7 @@ pub(crate) mod fallback;
 pub(crate) mod frames;
 pub(crate) mod incoming;
 pub(crate) mod link;
-pub(crate) mod multicasts;
+mod multicasts;
 mod outgoing;
 mod pacing;
 mod routes;
@@ -24,6 +24,7 @@ use fallback::Backoff;
 pub(crate) use incoming::PostedReceive;
 use incoming::{FAST_BYTES, LinkMessage, ReadOutcome, Until};
 use link::{DirectLink, GivenUp};
+use multicasts::Multicasts;
 use pacing::LinkPacer;
 use pvm_core::codes::Code;
 use pvm_core::proto::{Direct, Request};
@@ -33,7 +34,7 @@ use pvm_fmp::{Block, Meta, has_stack};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFlags, Timespec};
 use rustix::process::Resource;
-use send_queue::{QueuedBody, QueuedMessage};
+use send_queue::QueuedMessage;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -101,10 +102,7 @@ pub(crate) struct DirectLinks {
     pub draining: Option<Tid>,
     links_max: usize,
     pacing: LinkPacer,
-    /// How long a send waits for a peer that reads nothing.
-    patience: Duration,
-    /// How many measured multicasts have gone on links since one was left to the daemon.
-    multicasts: u32,
+    multicasts: Multicasts,
 }
 
 impl Default for DirectLinks {
@@ -219,8 +217,7 @@ impl DirectLinks {
             draining: None,
             links_max,
             pacing: LinkPacer::default(),
-            patience: SEND_WAIT_MAX,
-            multicasts: 0,
+            multicasts: Multicasts::default(),
         }
     }
 
@@ -400,13 +397,9 @@ impl DirectLinks {
 
     /// Sends a message on a link, or queues it there.
     pub fn send(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
-        let mut copy = match self.find(to) {
-            // While a peer does not read, messages to it are queued as long as there is memory.
-            Some(link) if link.is_blocked() && !link.queue.has_room(body.len()) => return Err(Code::NoMem),
-            Some(link) => QueuedBody::reserve(body, &mut link.queue.pool)?,
-            // If the link is gone, its peer has exited, and the message is dropped.
-            None => return Ok(()),
-        };
+        // If the link is gone, its peer has exited, and the message is dropped.
+        let Some(link) = self.find(to) else { return Ok(()) };
+        let mut copy = link.reserve(body)?;
         // The peer may answer at once.
         self.expect_messages();
         let (begin, mut since) = (Instant::now(), None);
@@ -424,11 +417,11 @@ impl DirectLinks {
                 since = None;
             } else if link.is_blocked()
                 || !link.can_hear_grants()
-                || since.get_or_insert_with(Instant::now).elapsed() >= self.patience
+                || since.get_or_insert_with(Instant::now).elapsed() >= SEND_WAIT_MAX
             {
                 break false;
             } else {
-                self.wait_for_room(Some(to), self.patience);
+                self.wait_for_room(Some(to), SEND_WAIT_MAX);
             }
         };
         let Ok(at) = self.position(to) else { return Ok(()) };
@@ -459,7 +452,7 @@ impl DirectLinks {
         }
         let link = &mut self.links[at];
         if !handed_over {
-            link.give_up(GivenUp::Unread);
+            link.give_up(if link.has_heard_switch() { GivenUp::Unread } else { GivenUp::Unheard });
         } else if link.bursts.is_long() {
             link.give_up(GivenUp::Burst);
         }
@@ -470,13 +463,6 @@ impl DirectLinks {
     pub fn leave(&mut self, peer: Tid) -> bool {
         // Who asks for links gets every message on them.
         !self.wants_links() && self.find(peer).is_some_and(DirectLink::leave)
-    }
-
-    /// Lets later messages to a task take the link that was left.
-    pub fn return_to_link(&mut self, peer: Tid) {
-        if let Some(link) = self.find(peer) {
-            link.return_to_link();
-        }
     }
 
     /// Sets `PvmRoute`. Returns the request that notifies the daemon, if one is needed.

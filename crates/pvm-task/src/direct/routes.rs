@@ -182,7 +182,7 @@ impl Member {
         for peer in switching.collect::<Vec<Tid>>() {
             if self.send_route_switch(peer) {
                 if let Some(link) = self.direct.find(peer) {
-                    link.carries = true;
+                    link.switch();
                 }
             }
         }

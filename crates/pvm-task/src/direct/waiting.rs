@@ -1,5 +1,5 @@
 //! How a sender waits for a peer, and meanwhile takes in what arrives.
-use super::DirectLinks;
+use super::{DirectLinks, SEND_WAIT_MAX};
 use pvm_core::tid::Tid;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ impl DirectLinks {
             .collect()
     }
 
-    /// Waits until the socket has taken what the connection has encrypted, but only as long as a send waits without progress. Returns
+    /// Waits until the socket has taken what the connection has encrypted, but for at most 20 ms without progress. Returns
     /// whether it has.
     pub(super) fn wait_until_flushed(&mut self, to: Tid) -> bool {
         let (mut since, mut before) = (None, None);
@@ -46,10 +46,10 @@ impl DirectLinks {
             if before.replace(progress) != Some(progress) {
                 since = None;
             }
-            if since.get_or_insert_with(Instant::now).elapsed() >= self.patience {
+            if since.get_or_insert_with(Instant::now).elapsed() >= SEND_WAIT_MAX {
                 return false;
             }
-            self.wait_for_room(Some(to), self.patience);
+            self.wait_for_room(Some(to), SEND_WAIT_MAX);
         }
     }
 }

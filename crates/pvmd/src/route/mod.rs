@@ -422,7 +422,6 @@ impl Route {
         let mut egress = Egress { egress_flows: &mut self.egress_flows, context: &*context };
         self.was_active |= self.endpoint.poll(&mut egress) > 0;
         self.events.extend(self.egress_flows.notes.drain(..).map(RouteEvent::Note));
-        self.events.extend(self.egress_flows.flows.take_new_advice().map(RouteEvent::Advice));
         let mut more = false;
         self.request_missing_links();
         self.retry_undelivered(context);
@@ -452,6 +451,7 @@ impl Route {
                 Err(failure) => self.on_link_failure(*host, &failure),
             }
         }
+        self.events.extend(self.egress_flows.flows.take_new_advice().map(RouteEvent::Advice));
         more |= self.egress_flows.flows.begin_pushes() | !self.released.is_empty();
         more | !self.egress_flows.flows.take_freed().is_empty() | !self.events.is_empty()
     }

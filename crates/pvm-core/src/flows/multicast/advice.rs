@@ -10,35 +10,21 @@ use super::tree::{TREE_BYTES_MAX, TREE_BYTES_MIN, TREE_HOSTS_MIN};
 const ADVICE_WORDS: usize = 16;
 
 /// For each number of hosts (the place is its binary logarithm) a word with two bits for each length of a body (its
-/// binary logarithm): in the low half, whether tasks use their links; in the high half, whether another way than
-/// sending the body to each host is better. No bit is set while nothing is known.
+/// binary logarithm): in the low half, whether links suit, since no other way is much better
+/// than to send the body to each host, and that is quick; in the high half, whether another way is clearly better, also for
+/// shorter bodies. No bit is set where neither is true, or nothing is known.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Advice(pub [u64; ADVICE_WORDS]);
 
-/// What is known about multicasts of a length to a number of hosts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
-    /// The body is best sent to each host, and this is quick.
-    EachHost,
-    /// The body is best sent to each host, but this takes long.
-    EachHostSlowly,
-    /// Another way is better.
-    OtherWay,
-}
-
 impl Advice {
-    /// For a network in which the daemons always take another way than sending to each host.
+    /// For a machine whose hostfile names the way, which is one of the daemons.
     pub const DAEMONS: Advice = Advice([(u32::MAX as u64) << 32; ADVICE_WORDS]);
 
-    /// Sets what is known about a class: the binary logarithms of the length and of the number of hosts.
-    pub(super) fn set(&mut self, (bytes, hosts): (u32, u32), verdict: Verdict) {
+    /// Sets both bits of a class: the binary logarithms of the length and of the number of hosts.
+    pub(super) fn set(&mut self, (bytes, hosts): (u32, u32), links: bool, clearly_other_way: bool) {
         let (Some(word), true) = (self.0.get_mut(hosts as usize), bytes < 32) else { return };
         *word &= !(1 << bytes | 1 << (32 + bytes));
-        *word |= match verdict {
-            Verdict::EachHost => 1 << bytes,
-            Verdict::EachHostSlowly => 0,
-            Verdict::OtherWay => 1 << (32 + bytes),
-        };
+        *word |= u64::from(links) << bytes | u64::from(clearly_other_way) << (32 + bytes);
     }
 
     /// Returns the place of the word for a number of hosts, and `None` if there is none.
@@ -52,16 +38,16 @@ impl Advice {
         if bytes > TREE_BYTES_MAX {
             return false;
         }
-        // Two hosts have no tree.
+        // Two hosts have no tree. To send to each of them is what two calls of `pvm_send` would do.
         if hosts < TREE_HOSTS_MIN {
             return true;
         }
         let class = bytes.max(MEASURED_BYTES_MIN).ilog2();
-        let (links, other_way) = (word >> class & 1 != 0, word >> (32 + class) & 1 != 0);
+        let (links, clearly_other_way) = (word >> class & 1 != 0, word >> (32 + class) & 1 != 0);
         match bytes {
             ..TREE_BYTES_MIN => true,
-            // These are not measured. Where the longer ones go well to each host, or nothing is known, they do too.
-            TREE_BYTES_MIN..MEASURED_BYTES_MIN => !other_way,
+            // These are not measured. They take the daemons' way only if it is clearly better for longer ones.
+            TREE_BYTES_MIN..MEASURED_BYTES_MIN => !clearly_other_way,
             _ => links,
         }
     }
@@ -86,18 +72,15 @@ mod tests {
     }
 
     #[test]
-    fn links_are_preferred_where_each_host_gets_the_body_quickly() {
+    fn links_are_preferred_where_links_gets_the_body_quickly() {
         let mut advice = Advice::default();
         assert_eq!(preferred(&advice), (false, true), "nothing is known");
         let classes = [LONG, MEASURED_BYTES_MIN].map(|bytes| (bytes.ilog2(), 15_usize.ilog2()));
-        let verdicts = [
-            (Verdict::EachHost, (true, true)),
-            (Verdict::OtherWay, (false, false)),
-            (Verdict::EachHostSlowly, (false, true)),
-        ];
-        for (verdict, expected) in verdicts {
-            classes.iter().for_each(|class| advice.set(*class, verdict));
-            assert_eq!(preferred(&advice), expected, "{verdict:?}");
+        for (links, clearly_other_way, expected) in
+            [(true, false, (true, true)), (false, true, (false, false)), (false, false, (false, true))]
+        {
+            classes.iter().for_each(|class| advice.set(*class, links, clearly_other_way));
+            assert_eq!(preferred(&advice), expected);
         }
         assert_eq!(preferred(&Advice::DAEMONS), (false, false));
     }
@@ -116,8 +99,8 @@ mod tests {
     #[test]
     fn what_no_word_holds_is_ignored() {
         let mut advice = Advice::default();
-        advice.set((32, 1), Verdict::EachHost);
-        advice.set((20, ADVICE_WORDS as u32), Verdict::EachHost);
+        advice.set((32, 1), true, true);
+        advice.set((20, ADVICE_WORDS as u32), true, true);
         assert_eq!(advice, Advice::default());
         assert_eq!((Advice::place(0), Advice::place(1), Advice::place(1 << ADVICE_WORDS)), (None, Some(0), None));
     }

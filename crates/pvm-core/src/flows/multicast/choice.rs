@@ -4,7 +4,7 @@
 //! needs a system call for each packet. Which of them is the bottleneck depends on the network, the hosts and their
 //! load, so the daemon tries all ways and measures how long it takes until all receivers have consumed the message.
 use super::McastRoute;
-use super::advice::{Advice, Verdict};
+use super::advice::Advice;
 use std::collections::BTreeMap;
 use std::iter::once;
 use std::time::Duration;
@@ -26,9 +26,12 @@ const CLEARLY_SLOWER: f64 = 2.0;
 const RETRY_AFTER: u32 = 48;
 /// A measurement that takes longer is given up: a receiver does something else.
 const MEASUREMENT_MAX: Duration = Duration::from_secs(60);
-/// Tasks send multicasts on their direct links only if these take at most this time. A task waits for its links, but not for
-/// the daemon: with this bound it waits no longer than for a processor that others use.
-const QUICK: Duration = Duration::from_millis(50);
+/// Tasks send multicasts on their direct links only if the longest of the class take the daemon at most this time. A task
+/// has to wait for its links, but not for the daemon.
+const QUICK: Duration = Duration::from_millis(100);
+/// The most by which another way may be better than to send to each host where tasks use their links, as a factor: links are
+/// faster than the daemon by more, since the body passes no daemon.
+const LINKS_GAIN: f64 = 1.25;
 /// The number of measurements of a way that count. The shortest of them is compared, because receivers may be busy with
 /// something else.
 const REMEMBERED: usize = 4;
@@ -106,14 +109,18 @@ impl Record {
         (0..count).filter(is_open).min_by_key(|way| (*way == BROADCAST, self.times[*way].count))
     }
 
-    /// Returns what is known. Returns `None` while one of the first `count` ways was not measured often enough.
-    fn verdict(&self, count: usize) -> Option<Verdict> {
-        let is_quick = || self.times[ITERATIVE].shortest().is_some_and(|(time, _)| time <= QUICK);
-        self.untried(count).is_none().then(|| match self.best(count) {
-            ITERATIVE if is_quick() => Verdict::EachHost,
-            ITERATIVE => Verdict::EachHostSlowly,
-            _ => Verdict::OtherWay,
-        })
+    /// Returns what tasks should know about the class: whether links suit, and whether another way is clearly better. Returns `None` while one of the first `count` ways was not measured often enough.
+    fn advice(&self, (bytes, hosts): Class, count: usize) -> Option<(bool, bool)> {
+        if self.untried(count).is_some() {
+            return None;
+        }
+        let best = self.best(count);
+        // Longer bodies, or more hosts, of the same class.
+        let most = 4.0 * f64::from(bytes + hosts).exp2();
+        let is_quick = |(time, amount): Time| time.mul_f64(most / amount as f64) <= QUICK;
+        let factor = self.factor(ITERATIVE, best);
+        let links = factor <= LINKS_GAIN && self.times[ITERATIVE].shortest().is_some_and(is_quick);
+        Some((links, factor >= CLEARLY_SLOWER))
     }
 
     /// Returns the place of the way of a multicast that can be measured.
@@ -252,8 +259,8 @@ impl Choice {
             if open.way == BROADCAST {
                 record.given_up = if open.was_given_up { GIVEN_UP_MAX.min(record.given_up + 1) } else { 0 };
             }
-            if let Some(verdict) = record.verdict(open.ways) {
-                self.advice.set(open.class, verdict);
+            if let Some((links, clearly_other_way)) = record.advice(open.class, open.ways) {
+                self.advice.set(open.class, links, clearly_other_way);
             }
             self.measurement = None;
         }
@@ -331,6 +338,8 @@ mod tests {
         };
         assert_eq!(told(5, 1000, 1500), [false, true], "not measured often enough");
         assert_eq!(told(20, 1000, 1500), [true, true]);
+        assert_eq!(told(20, 1200, 1000), [true, true], "links are faster than the daemon");
+        assert_eq!(told(20, 1700, 1000), [false, true]);
         assert_eq!(told(20, 6000, 1500), [false, false]);
         assert_eq!(told(20, 60_000, 90_000), [false, true], "a task does not wait that long");
     }
