@@ -1,5 +1,5 @@
 use super::frames::{FrameHeader, read_header, write_credit, write_header};
-use super::multicast::McastRoute;
+use super::multicast::{Advice, McastRoute};
 use super::*;
 use crate::tid::SLOT_MASK;
 
@@ -74,7 +74,9 @@ fn a_multicast_without_a_route_takes_the_one_of_its_host() {
         flows.plan_multicast(route, Tid::host_number(1), &receivers, 10_000, |_| None, || None).is_announced()
     };
     assert!(!is_announced(&mut flows, McastRoute::Automatic), "nothing is known");
+    assert_eq!(flows.take_new_advice(), None);
     flows.set_host_route(McastRoute::Binomial);
+    assert_eq!((flows.take_new_advice(), flows.take_new_advice()), (Some(Advice::DAEMONS), None));
     assert!(is_announced(&mut flows, McastRoute::Automatic));
     assert!(!is_announced(&mut flows, McastRoute::Iterative), "the task's choice");
 }

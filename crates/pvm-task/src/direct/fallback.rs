@@ -296,8 +296,8 @@ impl Member {
             self.direct.events.push(RouteEvent::Ended(peer));
             match given_up {
                 // It is worth its cost again after as many messages as before.
-                Some(GivenUp::Burst | GivenUp::Unheard) => drop(self.direct.backoffs.remove(&peer)),
-                Some(GivenUp::ByPeer) => self.direct.on_given_up(peer),
+                Some(GivenUp::Burst) => drop(self.direct.backoffs.remove(&peer)),
+                Some(GivenUp::ByPeer | GivenUp::Unheard) => self.direct.on_given_up(peer),
                 Some(GivenUp::Unread) | None => self.direct.on_break(peer),
             }
         }

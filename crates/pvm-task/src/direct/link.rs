@@ -45,8 +45,8 @@ const MESSAGES_TO_RETURN: u32 = 4;
 pub(super) enum GivenUp {
     /// The peer does not read.
     Unread,
-    /// The peer has not read anything since this side switched to the link. It may not have taken in the route switch, for
-    /// instance while it waits itself until its own message is read.
+    /// The peer has not acknowledged anything since this side switched to the link. It may not have taken in the route
+    /// switch, for instance while it waits itself until its own message is read.
     Unheard,
     /// This side sends a long burst of short messages.
     Burst,
@@ -452,7 +452,7 @@ impl DirectLink {
         (self.carries, self.switched_at) = (true, self.queue.sent_count());
     }
 
-    /// Returns whether the peer has taken in a message since this side switched to the link, so that it knows of the switch.
+    /// Returns whether the peer is known to have taken in the last route switch: it has acknowledged a message since.
     pub fn has_heard_switch(&self) -> bool {
         self.queue.acknowledged() != self.switched_at
     }
