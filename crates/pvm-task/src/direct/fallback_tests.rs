@@ -6,6 +6,7 @@ use crate::types::{ANY, Filter, Kind, Submit};
 use pvm_core::flows::pacing::Pacing;
 use pvm_core::proto::{Direct, Request, ToTask};
 use pvm_fmp::{Arrival, Endpoint, Sink};
+use rustix::event::PollFlags;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -299,6 +300,23 @@ fn messages_for_a_peer_that_does_not_read_go_to_the_daemon_unless_the_program_as
         }
         assert_eq!(sent_on_link(&mut both, 100_000) == 100, asks);
         assert_eq!(both.0[0].task.holds_back(), asks);
+        both.settle();
+    }
+}
+
+#[test]
+fn a_thread_that_sleeps_notices_when_the_rest_of_a_message_can_be_written() {
+    for secret in [None, Some([7; 32])] {
+        let mut both = Both::linked(secret);
+        let peer = both.0[0].peer();
+        let mut unsent = 0;
+        for _ in 0..100 {
+            both.0[0].send(100_000);
+            let link = both.0[0].member().direct.find(peer).unwrap();
+            unsent += u32::from(!link.is_flushed());
+            assert!(link.is_flushed() || link.watched.contains(PollFlags::OUT), "{unsent}");
+        }
+        assert!(unsent > 10, "{unsent}");
         both.settle();
     }
 }

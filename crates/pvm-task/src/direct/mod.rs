@@ -434,23 +434,35 @@ impl DirectLinks {
         let handed_over = written && (self.wants_links() || self.wait_until_flushed(to));
         let Ok(at) = self.position(to) else { return Ok(()) };
         self.give_up_if_worse(at, handed_over);
-        match (awaits, written) {
-            (true, _) => self.wait_for_acknowledgement(to, body),
-            (false, true) if self.links[at].should_poll() => drop(self.poll_link(at, None)),
-            (false, true) => {}
-            (false, false) => self.update_interest(at),
+        if awaits {
+            self.wait_for_acknowledgement(to, body);
+        } else if written && self.links[at].should_poll() {
+            self.poll_link(at, None);
         }
+        self.watch_unsent(to);
         Ok(())
+    }
+
+    /// Lets a thread that sleeps notice when the socket can take what is left of the messages to a task, encrypted or not.
+    fn watch_unsent(&mut self, to: Tid) {
+        if let Ok(at) = self.position(to) {
+            let link = &self.links[at];
+            if !link.queue.all_written() || !link.is_flushed() {
+                self.update_interest(at);
+            }
+        }
     }
 
     /// Starts the fallback from a link that the program has not asked for, if the default route is better: daemons keep
     /// messages for a peer that does not read or grant, also when this task is killed, and take many short messages at once.
     /// `handed_over`: whether the socket has taken the whole of the last message.
     fn give_up_if_worse(&mut self, at: usize, handed_over: bool) {
-        if self.wants_links() {
+        let wants_links = self.wants_links();
+        let link = &mut self.links[at];
+        // A link that has broken falls back in any case, and was not given up.
+        if wants_links || link.is_broken() {
             return;
         }
-        let link = &mut self.links[at];
         if !handed_over {
             link.give_up(if link.has_heard_switch() { GivenUp::Unread } else { GivenUp::Unheard });
         } else if link.bursts.is_long() {

@@ -99,7 +99,7 @@ impl DirectLinks {
         for tid in to {
             // If the link is gone, its peer has exited, and the message is dropped.
             let Some(link) = self.find(*tid) else { continue };
-            let (begin, was_blocked) = (Instant::now(), link.is_blocked());
+            let begin = Instant::now();
             let mut copy = match link.reserve(body) {
                 Ok(copy) => copy,
                 Err(code) => {
@@ -108,6 +108,7 @@ impl DirectLinks {
                 }
             };
             link.flush();
+            let was_blocked = link.is_blocked();
             let written = link.queue.all_written() && link.write(meta, body);
             copy.fill(body);
             link.bursts.note_on_link(body.len(), begin..Instant::now());
@@ -119,11 +120,10 @@ impl DirectLinks {
             let Ok(at) = self.position(tid) else { continue };
             let handed_over = self.is_handed_over(&self.links[at]);
             self.give_up_if_worse(at, handed_over);
-            if !self.links[at].queue.all_written() {
-                self.update_interest(at);
-            } else if self.links[at].should_poll() {
+            if self.links[at].queue.all_written() && self.links[at].should_poll() {
                 self.poll_link(at, None);
             }
+            self.watch_unsent(tid);
         }
     }
 

@@ -116,7 +116,7 @@ impl Record {
         }
         let best = self.best(count);
         // Longer bodies, or more hosts, of the same class.
-        let most = 4.0 * f64::from(bytes + hosts).exp2();
+        let most = (4_u64 << (bytes + hosts).min(61)) as f64;
         let is_quick = |(time, amount): Time| time.mul_f64(most / amount as f64) <= QUICK;
         let factor = self.factor(ITERATIVE, best);
         let links = factor <= LINKS_GAIN && self.times[ITERATIVE].shortest().is_some_and(is_quick);
