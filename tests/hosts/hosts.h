@@ -52,6 +52,22 @@ static int is_linked(int tid)
     return 1;
 }
 
+/* Returns the number in the next message of a task with this tag, and -1 if there is none. */
+static int received_number(int tid, int tag)
+{
+    int number = -1;
+    if (case_receive(tid, tag, PATIENCE) > 0)
+        pvm_upkint(&number, 1, 1);
+    return number;
+}
+
+/* Asks the daemon by pvm_tickle. */
+static void tickle(int first, int second)
+{
+    int words[2] = {first, second};
+    pvm_tickle(2, words, NULL, NULL);
+}
+
 /* Starts this program in a role on a host. Returns the tid or an error. */
 static int spawn_on(const char *host, char *role)
 {

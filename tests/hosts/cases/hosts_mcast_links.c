@@ -10,7 +10,7 @@
 #define OTHERS 3
 #define ROUNDS 40
 
-/* Answers each message with its number, or -2 if it is not the next one. */
+/* Answers each message with its number, or -2 if it is not the next one. A message with tag 1 sets the next number. */
 static void child(void)
 {
     int parent = pvm_parent(), tag, number, next = 0;
@@ -18,7 +18,7 @@ static void child(void)
         pvm_bufinfo(pvm_getrbuf(), NULL, &tag, NULL);
         if (tag == 1)
             pvm_upkint(&next, 1, 1);
-        number = tag == 1 ? -1 : is_numbered(next) ? next++ : -2;
+        number = tag == 1 ? next : is_numbered(next) ? next++ : -2;
         pvm_initsend(PvmDataRaw);
         pvm_pkint(&number, 1, 1);
         pvm_send(parent, tag);
@@ -31,15 +31,6 @@ static void set_next(int tid, int number)
     pvm_initsend(PvmDataRaw);
     pvm_pkint(&number, 1, 1);
     pvm_send(tid, 1);
-}
-
-/* Returns the number in the next answer of a task. */
-static int answer(int tid, int tag)
-{
-    int number = -3;
-    if (case_receive(tid, tag, PATIENCE) > 0)
-        pvm_upkint(&number, 1, 1);
-    return number;
 }
 
 /* Multicasts messages of this length, every fourth of them by single sends. Returns how many were answered rightly. */
@@ -55,15 +46,9 @@ static int rounds(int *tids, int count, int first, int bytes)
             pvm_mcast(tids, count, 2);
         }
         for (k = 0; k < count; k++)
-            well += answer(tids[k], 2) == i;
+            well += received_number(tids[k], 2) == i;
     }
     return well;
-}
-
-static void tickle(int first, int second)
-{
-    int words[2] = {first, second};
-    pvm_tickle(2, words, NULL, NULL);
 }
 
 int main(int argc, char **argv)
@@ -81,7 +66,7 @@ int main(int argc, char **argv)
     for (k = 1; k < 4; k++) {
         for (i = 0; i < 2000 && !is_linked(tids[k]); i++) {
             set_next(tids[k], 0);
-            answer(tids[k], 1);
+            received_number(tids[k], 1);
             usleep(200);
         }
         SHOW(is_linked(tids[k]));
@@ -98,7 +83,7 @@ int main(int argc, char **argv)
     tickle(9, 1);
     puts("-- two tasks of one host get one body, by the daemons");
     set_next(tids[4], 2 * ROUNDS);
-    answer(tids[4], 1);
+    received_number(tids[4], 1);
     SHOW(rounds(tids + 1, OTHERS + 1, 2 * ROUNDS, 32 << 10) == ROUNDS * (OTHERS + 1));
     tickle(9, 0);
     puts("-- longer: on links if the daemon has measured that this is best");

@@ -18,12 +18,6 @@ static void child(void)
     }
 }
 
-static void tickle(int first, int second)
-{
-    int words[2] = {first, second};
-    pvm_tickle(2, words, NULL, NULL);
-}
-
 int main(int argc, char **argv)
 {
     static char bytes[10000];

@@ -68,14 +68,6 @@ static int child(void)
     }
 }
 
-static int answered(int tid, int tag)
-{
-    int number = -1;
-    if (case_receive(tid, tag, PATIENCE) > 0)
-        pvm_upkint(&number, 1, 1);
-    return number;
-}
-
 /* Sends a message with this number and length to all. */
 static void multicast(int *tids, int count, int number, int bytes)
 {
@@ -109,11 +101,11 @@ int main(int argc, char **argv)
             for (k = 1; k < 4; k++)
                 send_numbered(tids[k], 5, i, i % 7 ? 10 : LONG_BYTES);
         for (k = 1; k < 4 && i % 4 == 1; k++)
-            if (answered(tids[k], 4) != i)
+            if (received_number(tids[k], 4) != i)
                 printf("no answer to %d\n", i);
     }
     for (k = 1; k < 4; k++)
-        SHOW(answered(tids[k], 5));
+        SHOW(received_number(tids[k], 5));
 
     puts("-- a long burst takes the default route");
     SHOW(talk(tids[1], 2000));
@@ -122,7 +114,7 @@ int main(int argc, char **argv)
     for (i = 0; i < BURST; i++)
         send_numbered(tids[1], 5, i, 10);
     SHOW(is_linked(tids[1]));
-    SHOW(answered(tids[1], 3));
+    SHOW(received_number(tids[1], 3));
     SHOW(talk(tids[1], 2000));
 
     puts("-- a task that forbids links gets none");

@@ -79,9 +79,10 @@ fn fortran(helpers: &Path, side: Side) -> Command {
     command
 }
 
-/// Runs the compiler if `target` is older than one of its inputs.
+/// Runs the compiler if `target` is older than one of its inputs, or than a case that the source includes.
 pub fn make(command: &mut Command, source: &Path, target: &Path, inputs: &[PathBuf]) -> Result<()> {
-    let newest = inputs.iter().map(|path| changed(path)).max().flatten().max(changed(source));
+    let included = included_cases(source);
+    let newest = inputs.iter().chain(&included).map(|path| changed(path)).max().flatten().max(changed(source));
     if changed(target) > newest {
         return Ok(());
     }
@@ -91,6 +92,13 @@ pub fn make(command: &mut Command, source: &Path, target: &Path, inputs: &[PathB
     }
     print!("{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
+}
+
+/// Returns the cases that a case includes, in the same folder.
+fn included_cases(source: &Path) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string(source).unwrap_or_default();
+    let names = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix(".c\""));
+    names.map(|name| source.with_file_name(format!("{name}.c"))).collect()
 }
 
 fn changed(path: &Path) -> Option<SystemTime> {

@@ -1,8 +1,8 @@
 //! What a daemon tells the tasks of its host about multicasts, so that they know when to use their direct links.
 //!
 //! A message that a task sends on its links wakes no daemon and is copied less. But the body leaves the host once for
-//! each receiver, and the task waits while the sockets take it. So links are the better way only where the daemon would
-//! send the body to each host anyway, and where that is quick.
+//! each receiver, and the task waits while the sockets take it. So links are the better way only where no other way is
+//! much better than to send the body to each host, and where that is quick.
 use super::choice::MEASURED_BYTES_MIN;
 use super::tree::{TREE_BYTES_MAX, TREE_BYTES_MIN, TREE_HOSTS_MIN};
 
@@ -10,9 +10,8 @@ use super::tree::{TREE_BYTES_MAX, TREE_BYTES_MIN, TREE_HOSTS_MIN};
 const ADVICE_WORDS: usize = 16;
 
 /// For each number of hosts (the place is its binary logarithm) a word with two bits for each length of a body (its
-/// binary logarithm): in the low half, whether links suit, since no other way is much better
-/// than to send the body to each host, and that is quick; in the high half, whether another way is clearly better, also for
-/// shorter bodies. No bit is set where neither is true, or nothing is known.
+/// binary logarithm). The bit in the low half says that links suit. The bit in the high half says that another way is
+/// clearly better, also for shorter bodies. No bit is set where neither is true, or nothing is known.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Advice(pub [u64; ADVICE_WORDS]);
 
@@ -32,8 +31,8 @@ impl Advice {
         hosts.checked_ilog2().map(|place| place as usize).filter(|place| *place < ADVICE_WORDS)
     }
 
-    /// Returns whether a task that has links should use them for a body of `bytes` bytes to `hosts` hosts, one task on each.
-    /// `word`: the word at [`Advice::place`].
+    /// Returns whether a task that has links should use them for a body of `bytes` bytes to one task on each of `hosts`
+    /// hosts. `word`: the word at [`Advice::place`].
     pub fn prefers_links(word: u64, bytes: usize, hosts: usize) -> bool {
         if bytes > TREE_BYTES_MAX {
             return false;
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_preferred_where_links_gets_the_body_quickly() {
+    fn links_are_preferred_as_the_bits_say() {
         let mut advice = Advice::default();
         assert_eq!(preferred(&advice), (false, true), "nothing is known");
         let classes = [LONG, MEASURED_BYTES_MIN].map(|bytes| (bytes.ilog2(), 15_usize.ilog2()));

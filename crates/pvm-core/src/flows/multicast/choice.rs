@@ -29,8 +29,8 @@ const MEASUREMENT_MAX: Duration = Duration::from_secs(60);
 /// Tasks send multicasts on their direct links only if the longest of the class take the daemon at most this time. A task
 /// has to wait for its links, but not for the daemon.
 const QUICK: Duration = Duration::from_millis(100);
-/// The most by which another way may be better than to send to each host where tasks use their links, as a factor: links are
-/// faster than the daemon by more, since the body passes no daemon.
+/// Links suit as long as sending to each host takes the daemon at most this factor longer than its best way. A body on a
+/// link passes no daemon, which saves more time than that.
 const LINKS_GAIN: f64 = 1.25;
 /// The number of measurements of a way that count. The shortest of them is compared, because receivers may be busy with
 /// something else.
@@ -109,7 +109,8 @@ impl Record {
         (0..count).filter(is_open).min_by_key(|way| (*way == BROADCAST, self.times[*way].count))
     }
 
-    /// Returns what tasks should know about the class: whether links suit, and whether another way is clearly better. Returns `None` while one of the first `count` ways was not measured often enough.
+    /// Returns what tasks should know about the class: whether links suit, and whether another way is clearly better. Returns
+    /// `None` while one of the first `count` ways was not measured often enough.
     fn advice(&self, (bytes, hosts): Class, count: usize) -> Option<(bool, bool)> {
         if self.untried(count).is_some() {
             return None;
@@ -328,7 +329,7 @@ mod tests {
 
     #[test]
     fn tasks_are_told_which_way_is_best() {
-        // What tasks are told after this number of multicasts: whether links are preferred for this length and a shorter one.
+        // After this number of multicasts of two lengths: whether links are preferred for a long body and a short one.
         let told = |count, iterative, tree| {
             let mut choice = Choice::default();
             trees(&mut choice, count, 1 << 20, iterative, tree);
