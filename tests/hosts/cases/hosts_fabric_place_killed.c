@@ -15,7 +15,7 @@ enum { BEGIN = PONG + 1, BODY, EXIT };
 
 static char body[BYTES];
 
-/* Sends or receives until a signal kills this task after some ms. */
+/* Sends or receives until a signal kills this task, some ms after the first message. */
 static void child(int is_sender)
 {
     int parent = pvm_parent(), tag, ms, number;
@@ -24,13 +24,14 @@ static void child(int is_sender)
         pvm_upkint(&ms, 1, 1);
         say(parent, PONG, 0);
     } while (tag != BEGIN);
-    setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, ms * 1000}}, NULL);
     for (number = 0;; number++) {
         memset(body, number, sizeof body);
         if (is_sender)
             pvm_psend(parent, BODY, body, sizeof body, PVM_BYTE);
         else
             pvm_precv(parent, BODY, body, sizeof body, PVM_BYTE, NULL, NULL, NULL);
+        if (number == 0)
+            setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, ms * 1000}}, NULL);
     }
 }
 
