@@ -16,6 +16,7 @@
 // Only the modules `raw` and `fabric::raw` allow unsafe code.
 #![deny(unsafe_code)]
 
+mod aegis;
 mod buffer;
 mod byte_stream;
 mod connector;
@@ -29,6 +30,7 @@ mod link;
 mod multicast;
 pub mod polling;
 mod raw;
+mod records;
 mod seal;
 mod socket;
 mod tls;

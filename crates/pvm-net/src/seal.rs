@@ -1,26 +1,27 @@
 //! Datagrams that only those who know a secret can make or read.
-use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use crate::aegis::{self, KEY_BYTES, NONCE_BYTES};
 use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
+use zeroize::Zeroizing;
 
 /// The length of a secret in bytes.
 pub const SECRET_BYTES: usize = 16;
 /// The length of the name of a secret in bytes.
 pub const SECRET_NAME_BYTES: usize = 8;
 /// How many bytes a sealed datagram is longer than its payload and header.
-pub const TAG_BYTES: usize = 16;
+pub const TAG_BYTES: usize = aegis::TAG_BYTES;
 
 /// The length of what is derived from a secret: its name and a key.
 struct Derived;
 
 impl KeyType for Derived {
     fn len(&self) -> usize {
-        SECRET_NAME_BYTES + 16
+        SECRET_NAME_BYTES + KEY_BYTES
     }
 }
 
 /// Seals and opens the datagrams of one sender under one secret.
 pub struct Seal {
-    key: LessSafeKey,
+    key: Zeroizing<[u8; KEY_BYTES]>,
     /// Names the secret without telling anything about it.
     name: [u8; SECRET_NAME_BYTES],
     is_encrypted: bool,
@@ -29,12 +30,12 @@ pub struct Seal {
 impl Seal {
     /// Makes the seal of a secret. Without encryption, payloads are authenticated only.
     pub fn new(secret: &[u8; SECRET_BYTES], is_encrypted: bool) -> Seal {
-        let mut derived = [0; SECRET_NAME_BYTES + 16];
+        let mut derived = Zeroizing::new([0; SECRET_NAME_BYTES + KEY_BYTES]);
         let purpose: [&[u8]; 1] = [if is_encrypted { b"encrypted" } else { b"clear" }];
         let extracted = Salt::new(HKDF_SHA256, b"hpvm datagrams").extract(secret);
-        extracted.expand(&purpose, Derived).and_then(|okm| okm.fill(&mut derived)).expect("the length is allowed");
+        extracted.expand(&purpose, Derived).and_then(|okm| okm.fill(&mut *derived)).expect("the length is allowed");
         let (name, key) = derived.split_at(SECRET_NAME_BYTES);
-        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key).expect("the key has this length"));
+        let key = Zeroizing::new(key.try_into().expect("the key has this length"));
         Seal { key, name: name.try_into().expect("the name has this length"), is_encrypted }
     }
 
@@ -46,43 +47,39 @@ impl Seal {
     /// Seals a datagram: encrypts what follows the first `head_bytes` bytes, and appends the tag. No two datagrams of a
     /// secret may have the same `serial`.
     pub fn seal(&self, serial: u64, head_bytes: usize, datagram: &mut Vec<u8>) {
-        let (head, payload) = datagram.split_at_mut(head_bytes);
-        let tag = match self.is_encrypted {
-            true => self.key.seal_in_place_separate_tag(nonce(serial), Aad::from(&*head), payload),
-            false => self.key.seal_in_place_separate_tag(nonce(serial), Aad::from(&*datagram), &mut []),
+        let tag = if self.is_encrypted {
+            let (head, payload) = datagram.split_at_mut(head_bytes);
+            aegis::seal(&self.key, nonce(serial), head, payload)
+        } else {
+            aegis::seal(&self.key, nonce(serial), datagram, &mut [])
         };
-        datagram.extend_from_slice(tag.expect("no datagram is too long").as_ref());
+        datagram.extend_from_slice(&tag);
     }
 
     /// Opens a datagram in place. Returns the payload, or `None` if the datagram was not sealed with this secret.
     pub fn open<'a>(&self, serial: u64, head_bytes: usize, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
         let end = datagram.len().checked_sub(TAG_BYTES).filter(|end| *end >= head_bytes)?;
-        if self.is_encrypted {
-            let (head, sealed) = datagram.split_at_mut(head_bytes);
-            return self.key.open_in_place(nonce(serial), Aad::from(&*head), sealed).ok().map(|payload| &*payload);
-        }
-        let (clear, tag) = datagram.split_at_mut(end);
-        self.key.open_in_place(nonce(serial), Aad::from(&*clear), tag).ok()?;
-        Some(&clear[head_bytes..])
+        let (head, sealed) = datagram.split_at_mut(if self.is_encrypted { head_bytes } else { end });
+        let payload = aegis::open(&self.key, nonce(serial), head, sealed)?;
+        Some(if self.is_encrypted { payload } else { &head[head_bytes..] })
     }
 
     /// Encrypts in place, and returns the tag that belongs to it. No two calls for a secret, of this method or of
     /// [`Seal::seal`], may have the same `serial`.
     pub fn seal_apart(&self, serial: u64, payload: &mut [u8]) -> [u8; TAG_BYTES] {
-        let tag = self.key.seal_in_place_separate_tag(nonce(serial), Aad::empty(), payload);
-        tag.expect("no payload is too long").as_ref().try_into().expect("the tag has this length")
+        aegis::seal(&self.key, nonce(serial), &[], payload)
     }
 
     /// Decrypts in place. Returns false if payload and tag were not sealed with this secret.
     pub fn open_apart(&self, serial: u64, tag: [u8; TAG_BYTES], payload: &mut [u8]) -> bool {
-        self.key.open_in_place_separate_tag(nonce(serial), Aad::empty(), tag.into(), payload, 0..).is_ok()
+        aegis::open_apart(&self.key, nonce(serial), &[], payload, tag)
     }
 }
 
-fn nonce(serial: u64) -> Nonce {
-    let mut bytes = [0; NONCE_LEN];
+fn nonce(serial: u64) -> [u8; NONCE_BYTES] {
+    let mut bytes = [0; NONCE_BYTES];
     bytes[..8].copy_from_slice(&serial.to_le_bytes());
-    Nonce::assume_unique_for_key(bytes)
+    bytes
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 //!
 //! There are no certificates, names or resumed sessions: each side proves that it has the key that the other side
 //! expects. There is one key exchange, one signature scheme, and two cipher suites.
+use crate::aegis;
 use crate::buffer::Buffer;
 use crate::keys::{KeyPair, PublicKey};
+use crate::records::{RECORD_EXTRA_BYTES, Records};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, UnbufferedClientConnection};
 use rustls::crypto::ring as provider;
@@ -12,7 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, Uni
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, UnbufferedServerConnection};
 use rustls::sign::{CertifiedKey, Signer, SigningKey};
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureAlgorithm,
     SignatureScheme, version,
@@ -22,12 +24,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The protocol that both sides must speak. Whoever changes the format of frames must also change this name.
 const PROTOCOL: &[u8] = b"hpvm/1";
-
-/// Bytes of data in one TLS record.
-const RECORD_BYTES: usize = 16 << 10;
-
-/// An upper bound for the number of bytes that a record has in addition to its data.
-const RECORD_EXTRA_BYTES: usize = 64;
 
 /// The keys that may connect.
 #[derive(Debug, Default)]
@@ -80,6 +76,7 @@ impl Identity {
         server.alpn_protocols = vec![PROTOCOL.to_vec()];
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
+        server.enable_secret_extraction = true;
         Identity { public, provider, certified, server: Arc::new(server), known }
     }
 
@@ -104,15 +101,16 @@ impl Identity {
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         config.resumption = Resumption::disabled();
         config.enable_sni = false;
+        config.enable_secret_extraction = true;
         let name = ServerName::try_from("hpvm").expect("a name");
         let connection = UnbufferedClientConnection::new(Arc::new(config), name)?;
-        Ok(Tls { side: Side::Client(connection), cipher: Buffer::default(), gather: Vec::new(), failed: None })
+        Ok(Tls::new(Handshake::Client(connection)))
     }
 
     /// Makes the called side of a connection. It accepts all known keys.
     pub(crate) fn server(&self) -> Result<Tls, Error> {
         let connection = UnbufferedServerConnection::new(self.server.clone())?;
-        Ok(Tls { side: Side::Server(connection), cipher: Buffer::default(), gather: Vec::new(), failed: None })
+        Ok(Tls::new(Handshake::Server(connection)))
     }
 }
 
@@ -125,10 +123,15 @@ impl std::fmt::Debug for Identity {
 /// Returns a cryptography provider with only the few algorithms that are used.
 fn small_provider() -> CryptoProvider {
     CryptoProvider {
-        cipher_suites: vec![
-            provider::cipher_suite::TLS13_AES_128_GCM_SHA256,
-            provider::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
-        ],
+        // The calling side chooses the first suite that the called side has. Only processors on which the first one
+        // is fast have it.
+        cipher_suites: aegis::suite()
+            .into_iter()
+            .chain([
+                provider::cipher_suite::TLS13_AES_128_GCM_SHA256,
+                provider::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+            ])
+            .collect(),
         kx_groups: vec![provider::kx_group::X25519],
         ..provider::default_provider()
     }
@@ -267,9 +270,50 @@ impl ClientCertVerifier for Verifier {
     signatures_by_raw_keys!();
 }
 
-enum Side {
+/// A connection during its handshake.
+enum Handshake {
     Client(UnbufferedClientConnection),
     Server(UnbufferedServerConnection),
+}
+
+impl Handshake {
+    fn is_running(&self) -> bool {
+        match self {
+            Handshake::Client(connection) => connection.is_handshaking(),
+            Handshake::Server(connection) => connection.is_handshaking(),
+        }
+    }
+
+    fn wants_write(&self) -> bool {
+        match self {
+            Handshake::Client(connection) => connection.wants_write(),
+            Handshake::Server(connection) => connection.wants_write(),
+        }
+    }
+
+    /// Returns the peer's key, once the peer has proved to have it.
+    fn peer(&self) -> Option<PublicKey> {
+        let shown = match self {
+            Handshake::Client(connection) => connection.peer_certificates(),
+            Handshake::Server(connection) => connection.peer_certificates(),
+        };
+        PublicKey::from_info(shown?.first()?)
+    }
+
+    /// Takes one step. Returns how much of the input to discard, and what is needed next.
+    fn step(&mut self, incoming: &mut [u8], out: &mut Buffer, clear: &mut Clear<'_>) -> (usize, Result<Step, Error>) {
+        match self {
+            Handshake::Client(connection) => act(connection.process_tls_records(incoming), out, clear),
+            Handshake::Server(connection) => act(connection.process_tls_records(incoming), out, clear),
+        }
+    }
+
+    fn into_records(self) -> Result<Records, Error> {
+        match self {
+            Handshake::Client(connection) => Records::of_client(connection),
+            Handshake::Server(connection) => Records::of_server(connection),
+        }
+    }
 }
 
 /// The destination of decrypted bytes.
@@ -291,7 +335,8 @@ impl<'a> Clear<'a> {
         self.straight
     }
 
-    fn arrived(&mut self, bytes: &[u8]) {
+    /// Takes decrypted bytes.
+    pub fn arrived(&mut self, bytes: &[u8]) {
         let (first, rest) = bytes.split_at(bytes.len().min(self.straight));
         if !first.is_empty() {
             self.straight -= first.len();
@@ -303,14 +348,17 @@ impl<'a> Clear<'a> {
 
 /// A TLS connection without its socket.
 pub(crate) struct Tls {
-    side: Side,
+    stage: Stage,
     /// Bytes that were read from the socket and are not decrypted yet.
     cipher: Buffer,
-    /// Collects small pieces for one record.
-    gather: Vec<u8>,
-    /// The error with which the connection has failed; the peer has been notified. Nothing more is sent or received,
-    /// since rustls would treat another call as a bug of its caller.
-    failed: Option<Error>,
+}
+
+enum Stage {
+    Handshake(Box<Handshake>),
+    /// The handshake is complete: the peer has proved to have this key.
+    Ready(PublicKey, Box<Records>),
+    /// The connection has failed with this error; the peer has been notified. Nothing more is sent or received.
+    Failed(Error, Option<PublicKey>),
 }
 
 /// What the protocol needs next.
@@ -325,6 +373,10 @@ enum Step {
 }
 
 impl Tls {
+    fn new(handshake: Handshake) -> Tls {
+        Tls { stage: Stage::Handshake(Box::new(handshake)), cipher: Buffer::default() }
+    }
+
     /// Returns the buffer for bytes from the socket.
     pub fn cipher(&mut self) -> &mut Buffer {
         &mut self.cipher
@@ -332,136 +384,112 @@ impl Tls {
 
     /// Returns whether the handshake is complete.
     pub fn is_ready(&self) -> bool {
-        match &self.side {
-            Side::Client(connection) => !connection.is_handshaking(),
-            Side::Server(connection) => !connection.is_handshaking(),
-        }
+        self.peer().is_some()
     }
 
     /// Returns the peer's key, once the peer has proved to have it.
     pub fn peer(&self) -> Option<PublicKey> {
-        let shown = match &self.side {
-            Side::Client(connection) => connection.peer_certificates(),
-            Side::Server(connection) => connection.peer_certificates(),
-        };
-        PublicKey::from_info(shown?.first()?).filter(|_| self.is_ready())
+        match &self.stage {
+            Stage::Handshake(_) => None,
+            Stage::Ready(peer, _) => Some(*peer),
+            Stage::Failed(_, peer) => *peer,
+        }
     }
 
     /// Decrypts the bytes that have been read, and writes the answers that the protocol requires. Returns whether the
     /// peer may still send more.
     pub fn advance(&mut self, out: &mut Buffer, clear: &mut Clear<'_>) -> Result<bool, Error> {
-        self.drive(out, clear, &mut &[][..])
+        let mut result = Ok(true);
+        if let Stage::Handshake(handshake) = &mut self.stage {
+            result = shake_hands(handshake, &mut self.cipher, out, clear);
+            if let (Ok(true), false) = (&result, handshake.is_running()) {
+                result = self.complete().map(|()| true);
+            }
+        }
+        if let (Ok(true), Stage::Ready(_, records)) = (&result, &mut self.stage) {
+            result = records.decrypt(&mut self.cipher, out, clear);
+        }
+        if let Stage::Failed(error, _) = &self.stage {
+            return Err(error.clone());
+        }
+        if let Err(error) = &result {
+            self.stage = Stage::Failed(error.clone(), self.peer());
+        }
+        result
+    }
+
+    /// Ends the handshake.
+    fn complete(&mut self) -> Result<(), Error> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Failed(Error::HandshakeNotComplete, None));
+        if let Stage::Handshake(handshake) = stage {
+            let peer = handshake.peer().ok_or(Error::NoCertificatesPresented)?;
+            self.stage = Stage::Ready(peer, Box::new(handshake.into_records()?));
+        }
+        Ok(())
     }
 
     /// Encrypts the parts of frames.
-    pub fn encrypt(&mut self, parts: &[&[u8]], out: &mut Buffer, plain: &mut Buffer) -> Result<(), Error> {
-        let mut none = |_: &[u8]| {};
-        let plain = &mut Clear::new(0, &mut none, plain);
-        let mut gather = std::mem::take(&mut self.gather);
-        gather.clear();
-        let mut result = Ok(());
-        for part in parts {
-            let mut part = *part;
-            if !gather.is_empty() || part.len() < RECORD_BYTES {
-                let (head, rest) = part.split_at(part.len().min(RECORD_BYTES - gather.len()));
-                gather.extend_from_slice(head);
-                part = rest;
-                if gather.len() == RECORD_BYTES {
-                    result = result.and_then(|()| self.drive(out, plain, &mut &gather[..]).map(drop));
-                    gather.clear();
+    pub fn encrypt(&mut self, parts: &[&[u8]], out: &mut Buffer) -> Result<(), Error> {
+        let mut parts = parts.iter().copied();
+        let bytes = parts.clone().map(<[u8]>::len).sum();
+        let mut part: &[u8] = &[];
+        let mut fill = |mut into: &mut [u8]| {
+            while !into.is_empty() {
+                if part.is_empty() {
+                    part = parts.next().expect("as many bytes as there are");
                 }
+                let count = part.len().min(into.len());
+                let (now, later) = into.split_at_mut(count);
+                now.copy_from_slice(&part[..count]);
+                (part, into) = (&part[count..], later);
             }
-            // Whole records are encrypted directly from the part; its remaining bytes are joined with the next part.
-            let (whole, rest) = part.split_at(part.len() - part.len() % RECORD_BYTES);
-            if !whole.is_empty() {
-                result = result.and_then(|()| self.drive(out, plain, &mut &whole[..]).map(drop));
-            }
-            gather.extend_from_slice(rest);
-        }
-        if !gather.is_empty() {
-            result = result.and_then(|()| self.drive(out, plain, &mut &gather[..]).map(drop));
-        }
-        self.gather = gather;
-        result
+        };
+        self.encrypt_by(bytes, &mut fill, out)
     }
 
-    /// Encrypts `bytes` bytes. `fill` provides these bytes, a record at a time, so that each record is encrypted while
-    /// it is in the nearest cache.
-    pub fn encrypt_by(
-        &mut self,
-        bytes: usize,
-        fill: &mut dyn FnMut(&mut [u8]),
-        out: &mut Buffer,
-        plain: &mut Buffer,
-    ) -> Result<(), Error> {
-        let mut none = |_: &[u8]| {};
-        let plain = &mut Clear::new(0, &mut none, plain);
-        // This makes room for all records at once, so that none has to be moved.
-        out.space(bytes + bytes.div_ceil(RECORD_BYTES) * RECORD_EXTRA_BYTES);
-        let mut gather = std::mem::take(&mut self.gather);
-        gather.resize(RECORD_BYTES, 0);
-        let mut result = Ok(());
-        let mut left = bytes;
-        while left > 0 && result.is_ok() {
-            let record = &mut gather[..left.min(RECORD_BYTES)];
-            fill(record);
-            left -= record.len();
-            result = self.drive(out, plain, &mut &record[..]).map(drop);
-        }
-        self.gather = gather;
-        result
-    }
-
-    /// Runs the protocol until `data` is encrypted and nothing can be done before the peer sends more.
-    fn drive(&mut self, out: &mut Buffer, plain: &mut Clear<'_>, data: &mut &[u8]) -> Result<bool, Error> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let mut open = true;
-        loop {
-            let incoming = self.cipher.filled_mut();
-            let (discard, step) = match &mut self.side {
-                Side::Client(connection) => act(connection.process_tls_records(incoming), out, plain, data),
-                Side::Server(connection) => act(connection.process_tls_records(incoming), out, plain, data),
-            };
-            self.cipher.consume(discard);
-            match step {
-                Ok(Step::Again) => {}
-                Ok(Step::Idle) => return Ok(open),
-                Ok(Step::Closed) => open = false,
-                Err(error) => {
-                    self.send_pending_alert(out, plain);
-                    self.failed = Some(error.clone());
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    /// Sends the alert that may be pending after an error, and does nothing else: rustls expects its input unchanged,
-    /// and takes no input while it has an alert to send.
-    fn send_pending_alert(&mut self, out: &mut Buffer, plain: &mut Clear<'_>) {
-        let incoming = self.cipher.filled_mut();
-        // Further errors are ignored: the first error is reported, and nothing more is read.
-        match &mut self.side {
-            Side::Client(connection) if connection.wants_write() => {
-                drop(act(connection.process_tls_records(incoming), out, plain, &mut &[][..]));
-            }
-            Side::Server(connection) if connection.wants_write() => {
-                drop(act(connection.process_tls_records(incoming), out, plain, &mut &[][..]));
-            }
-            _ => {}
+    /// Encrypts `bytes` bytes. `fill` provides these bytes, a record at a time.
+    pub fn encrypt_by(&mut self, bytes: usize, fill: &mut dyn FnMut(&mut [u8]), out: &mut Buffer) -> Result<(), Error> {
+        match &mut self.stage {
+            Stage::Handshake(_) => Err(Error::HandshakeNotComplete),
+            Stage::Ready(_, records) => records.encrypt_by(bytes, fill, out),
+            Stage::Failed(error, _) => Err(error.clone()),
         }
     }
 }
 
-/// Takes one step of the protocol, for the calling or the called side. Returns how much of the input to discard, and
-/// what is needed next.
+/// Continues a handshake until nothing can be done before the peer sends more. Returns whether the peer may still send.
+fn shake_hands(
+    handshake: &mut Handshake,
+    cipher: &mut Buffer,
+    out: &mut Buffer,
+    clear: &mut Clear<'_>,
+) -> Result<bool, Error> {
+    let mut open = true;
+    loop {
+        let (discard, step) = handshake.step(cipher.filled_mut(), out, clear);
+        cipher.consume(discard);
+        match step {
+            Ok(Step::Again) => {}
+            Ok(Step::Idle) => return Ok(open),
+            Ok(Step::Closed) => open = false,
+            Err(error) => {
+                // Sends the alert that may be pending, and does nothing else: rustls expects its input unchanged, and
+                // takes no input while it has an alert to send. Further errors are ignored: the first error is reported.
+                if handshake.wants_write() {
+                    drop(handshake.step(cipher.filled_mut(), out, clear));
+                }
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Takes one step of a handshake, for the calling or the called side. Returns how much of the input to discard, and what
+/// is needed next.
 fn act<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     out: &mut Buffer,
-    plain: &mut Clear<'_>,
-    data: &mut &[u8],
+    clear: &mut Clear<'_>,
 ) -> (usize, Result<Step, Error>) {
     let UnbufferedStatus { mut discard, state } = status;
     let step = match state {
@@ -472,7 +500,7 @@ fn act<Data>(
                 Some(Err(error)) => break Err(error),
                 Some(Ok(record)) => {
                     discard += record.discard;
-                    plain.arrived(record.payload);
+                    clear.arrived(record.payload);
                 }
             }
         },
@@ -494,24 +522,8 @@ fn act<Data>(
             transmit.done();
             Ok(Step::Again)
         }
-        Ok(ConnectionState::WriteTraffic(_)) if data.is_empty() => Ok(Step::Idle),
-        Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-            let records = data.len().div_ceil(RECORD_BYTES);
-            let mut least = data.len() + records * RECORD_EXTRA_BYTES;
-            loop {
-                match traffic.encrypt(data, out.space(least)) {
-                    Ok(count) => {
-                        out.commit(count);
-                        *data = &[];
-                        break Ok(Step::Again);
-                    }
-                    Err(EncryptError::InsufficientSize(size)) => least = size.required_size,
-                    Err(EncryptError::EncryptExhausted) => break Err(Error::EncryptError),
-                }
-            }
-        }
         Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(Step::Closed),
-        Ok(ConnectionState::BlockedHandshake) => Ok(Step::Idle),
+        Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => Ok(Step::Idle),
         Ok(_) => Err(Error::General("a state of TLS that is never asked for".into())),
     };
     (discard, step)
@@ -559,8 +571,8 @@ mod tests {
         }
 
         fn send(&mut self, from: usize, data: &[u8]) {
-            let (out, plain) = (&mut self.out[from], &mut self.plain[from]);
-            self.tls[from].encrypt(&[data], out, plain).unwrap();
+            let out = &mut self.out[from];
+            self.tls[from].encrypt(&[data], out).unwrap();
         }
     }
 

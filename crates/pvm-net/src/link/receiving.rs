@@ -114,7 +114,12 @@ impl Link {
                     count > 0 && !self.is_drained
                 })
             } else {
-                let more = self.fill(1);
+                let mut straight = 0;
+                let more = self.fill_by(1, if self.tls.is_some() { rest.len() } else { 0 }, &mut |bytes| {
+                    rest[straight..][..bytes.len()].copy_from_slice(bytes);
+                    straight += bytes.len();
+                });
+                done += straight;
                 is_drained = self.is_drained;
                 more
             };

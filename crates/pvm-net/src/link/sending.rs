@@ -7,7 +7,7 @@ use std::io::IoSlice;
 /// The number of parts of a body that one system call writes.
 pub(super) const PARTS_MAX: usize = 16;
 /// The number of bytes of a body that an encrypted link takes at a time. The link keeps a copy of these bytes.
-pub(super) const PUSH_BYTES_MAX: usize = 128 << 10;
+pub(super) const PUSH_BYTES_MAX: usize = 512 << 10;
 
 /// The head and the header of a frame, as they are sent.
 #[derive(Clone, Copy)]
@@ -163,7 +163,7 @@ impl Link {
     /// Appends bytes to those that wait for the socket.
     pub(super) fn append(&mut self, parts: &[&[u8]]) -> Result<(), LinkError> {
         match &mut self.tls {
-            Some(tls) => tls.encrypt(parts, &mut self.outbox, &mut self.inbox)?,
+            Some(tls) => tls.encrypt(parts, &mut self.outbox)?,
             None => parts.iter().for_each(|part| self.outbox.append(part)),
         }
         Ok(())
@@ -171,7 +171,7 @@ impl Link {
 
     pub(crate) fn write_encrypted(&mut self, parts: &[&[u8]]) -> Result<(), LinkError> {
         let tls = self.tls.as_mut().expect("an encrypted link");
-        tls.encrypt(parts, &mut self.outbox, &mut self.inbox)?;
+        tls.encrypt(parts, &mut self.outbox)?;
         self.flush()
     }
 
@@ -182,7 +182,7 @@ impl Link {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<(), LinkError> {
         let tls = self.tls.as_mut().expect("an encrypted link");
-        tls.encrypt_by(bytes, fill, &mut self.outbox, &mut self.inbox)?;
+        tls.encrypt_by(bytes, fill, &mut self.outbox)?;
         self.flush()
     }
 

@@ -1,0 +1,156 @@
+//! AEGIS-128X2 (draft-irtf-cfrg-aegis-aead), the cipher that encrypts long messages fastest where processors have AES
+//! instructions: on one with AVX-512, in a third of the time of AES-GCM.
+//!
+//! The nonces of AEGIS have 16 bytes. Those here have 12, as rustls makes them for all suites of TLS 1.3; four zero bytes
+//! follow. So the suite is not the one of draft-denis-tls-aegis, and has a name of its own.
+use aegis::aegis128x2::Aegis128X2;
+use rustls::crypto::CipherSuiteCommon;
+use rustls::crypto::cipher::{
+    AeadKey, InboundOpaqueMessage, InboundPlainMessage, Iv, MessageDecrypter, MessageEncrypter, NONCE_LEN, Nonce,
+    OutboundOpaqueMessage, OutboundPlainMessage, PrefixedPayload, Tls13AeadAlgorithm, UnsupportedOperationError,
+    make_tls13_aad,
+};
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::{
+    CipherSuite, ConnectionTrafficSecrets, ContentType, Error, ProtocolVersion, SupportedCipherSuite, Tls13CipherSuite,
+};
+use zeroize::Zeroizing;
+
+/// The length of a key in bytes.
+pub(crate) const KEY_BYTES: usize = 16;
+/// The length of a nonce in bytes.
+pub(crate) const NONCE_BYTES: usize = NONCE_LEN;
+/// The length of a tag in bytes.
+pub(crate) const TAG_BYTES: usize = 16;
+/// How many zero bytes follow a nonce.
+const NONCE_ZEROS: usize = 4;
+
+/// The suite's name in handshakes, one of those for private use.
+pub(crate) const SUITE: CipherSuite = CipherSuite::Unknown(0xff01);
+
+/// Returns the suite, if this processor has the instructions that make it fast.
+pub(crate) fn suite() -> Option<SupportedCipherSuite> {
+    #[cfg(target_arch = "x86_64")]
+    let is_fast = std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("avx");
+    #[cfg(target_arch = "aarch64")]
+    let is_fast = std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let is_fast = false;
+    is_fast.then_some(SupportedCipherSuite::Tls13(&TLS13_AEGIS_128X2_SHA256))
+}
+
+/// Encrypts in place. Returns the tag. No two messages may have the same key and nonce.
+pub(crate) fn seal(
+    key: &[u8; KEY_BYTES],
+    nonce: [u8; NONCE_BYTES],
+    readable: &[u8],
+    content: &mut [u8],
+) -> [u8; TAG_BYTES] {
+    cipher(key, nonce).encrypt_in_place(content, readable)
+}
+
+/// Decrypts in place a message that ends with its tag. Returns the content, or `None` if `readable` and content were not
+/// sealed with this key and nonce. Then the content is lost.
+pub(crate) fn open<'a>(
+    key: &[u8; KEY_BYTES],
+    nonce: [u8; NONCE_BYTES],
+    readable: &[u8],
+    sealed: &'a mut [u8],
+) -> Option<&'a mut [u8]> {
+    let (content, tag) = sealed.split_last_chunk_mut()?;
+    open_apart(key, nonce, readable, content, *tag).then_some(content)
+}
+
+/// As [`open`], for a tag that does not lie behind the content.
+pub(crate) fn open_apart(
+    key: &[u8; KEY_BYTES],
+    nonce: [u8; NONCE_BYTES],
+    readable: &[u8],
+    content: &mut [u8],
+    tag: [u8; TAG_BYTES],
+) -> bool {
+    cipher(key, nonce).decrypt_in_place(content, &tag, readable).is_ok()
+}
+
+fn cipher(key: &[u8; KEY_BYTES], nonce: [u8; NONCE_BYTES]) -> Aegis128X2<TAG_BYTES> {
+    let mut long = [0; NONCE_BYTES + NONCE_ZEROS];
+    long[..NONCE_BYTES].copy_from_slice(&nonce);
+    Aegis128X2::new(key, &long)
+}
+
+static TLS13_AEGIS_128X2_SHA256: Tls13CipherSuite = match &TLS13_AES_128_GCM_SHA256 {
+    SupportedCipherSuite::Tls13(suite) => Tls13CipherSuite {
+        common: CipherSuiteCommon {
+            suite: SUITE,
+            hash_provider: suite.common.hash_provider,
+            confidentiality_limit: u64::MAX,
+        },
+        hkdf_provider: suite.hkdf_provider,
+        aead_alg: &Aead,
+        quic: None,
+    },
+};
+
+struct Aead;
+
+impl Tls13AeadAlgorithm for Aead {
+    fn encrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageEncrypter> {
+        Box::new(Records::new(&key, iv))
+    }
+
+    fn decrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageDecrypter> {
+        Box::new(Records::new(&key, iv))
+    }
+
+    fn key_len(&self) -> usize {
+        KEY_BYTES
+    }
+
+    /// Returns the keys as those of another cipher with keys of this length, since rustls has no name for this one.
+    fn extract_keys(&self, key: AeadKey, iv: Iv) -> Result<ConnectionTrafficSecrets, UnsupportedOperationError> {
+        Ok(ConnectionTrafficSecrets::Aes128Gcm { key, iv })
+    }
+}
+
+/// Encrypts or decrypts the records of a handshake, in one direction.
+struct Records {
+    key: Zeroizing<[u8; KEY_BYTES]>,
+    iv: Iv,
+}
+
+impl Records {
+    fn new(key: &AeadKey, iv: Iv) -> Records {
+        Records { key: Zeroizing::new(key.as_ref().try_into().expect("a key of this length")), iv }
+    }
+}
+
+impl MessageEncrypter for Records {
+    fn encrypt(&mut self, message: OutboundPlainMessage<'_>, number: u64) -> Result<OutboundOpaqueMessage, Error> {
+        let bytes = self.encrypted_payload_len(message.payload.len());
+        let mut payload = PrefixedPayload::with_capacity(bytes);
+        payload.extend_from_chunks(&message.payload);
+        payload.extend_from_slice(&[message.typ.into()]);
+        let tag = seal(&self.key, Nonce::new(&self.iv, number).0, &make_tls13_aad(bytes), payload.as_mut());
+        payload.extend_from_slice(&tag);
+        Ok(OutboundOpaqueMessage::new(ContentType::ApplicationData, ProtocolVersion::TLSv1_2, payload))
+    }
+
+    fn encrypted_payload_len(&self, bytes: usize) -> usize {
+        bytes + 1 + TAG_BYTES
+    }
+}
+
+impl MessageDecrypter for Records {
+    fn decrypt<'a>(
+        &mut self,
+        mut message: InboundOpaqueMessage<'a>,
+        number: u64,
+    ) -> Result<InboundPlainMessage<'a>, Error> {
+        let payload = &mut message.payload;
+        let readable = make_tls13_aad(payload.len());
+        let content = open(&self.key, Nonce::new(&self.iv, number).0, &readable, payload).ok_or(Error::DecryptError)?;
+        let bytes = content.len();
+        payload.truncate(bytes);
+        message.into_tls13_unpadded_message()
+    }
+}
