@@ -25,6 +25,7 @@ pub mod direct;
 pub mod fabric;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod identity;
 mod keys;
 mod link;
 mod multicast;
@@ -40,9 +41,9 @@ pub use connector::{
     ConnectEvent, Connector, HALF_PAIRS_MAX, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener,
 };
 pub use digest::{Digest, one_way};
+pub use identity::{Identity, Known};
 pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token, Tokens};
 pub use link::{FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Head, Lead, Link, LinkError};
 pub use multicast::{MulticastSocket, Network, group_for, is_out_of_reach, listen, release_group};
 pub use raw::Carried;
 pub use seal::{SECRET_BYTES, SECRET_NAME_BYTES, Seal, TAG_BYTES};
-pub use tls::{Identity, Known};

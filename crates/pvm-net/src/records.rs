@@ -177,6 +177,15 @@ impl Records {
         Ok(Records { secrets, suite, sending, receiving, records_max, renewals: 0 })
     }
 
+    /// Returns which cipher suite both sides have agreed on.
+    #[cfg(test)]
+    pub fn suite(&self) -> rustls::CipherSuite {
+        match &self.secrets {
+            Secrets::Client(connection) => connection.negotiated_cipher_suite().suite(),
+            Secrets::Server(connection) => connection.negotiated_cipher_suite().suite(),
+        }
+    }
+
     /// Encrypts `bytes` bytes. `fill` provides these bytes, a record at a time, so that each record is encrypted while
     /// it is in the nearest cache.
     pub fn encrypt_by(&mut self, bytes: usize, fill: &mut dyn FnMut(&mut [u8]), out: &mut Buffer) -> Result<(), Error> {
@@ -195,8 +204,8 @@ impl Records {
         Ok(())
     }
 
-    /// Appends one record.
-    fn seal(
+    /// Appends one record of this type.
+    pub fn seal(
         &mut self,
         content: u8,
         bytes: usize,
@@ -217,7 +226,7 @@ impl Records {
     }
 
     /// Announces a new key for what is sent from now on, and takes it.
-    fn renew_sending(&mut self, out: &mut Buffer) -> Result<(), Error> {
+    pub fn renew_sending(&mut self, out: &mut Buffer) -> Result<(), Error> {
         let [a, b, c, d] = KEY_UPDATE;
         let message = [a, b, c, d, NOT_REQUESTED];
         self.seal(HANDSHAKE, message.len(), &mut |into| into.copy_from_slice(&message), out)?;

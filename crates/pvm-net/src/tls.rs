@@ -1,277 +1,14 @@
-//! TLS 1.3 with raw public keys on both sides.
-//!
-//! There are no certificates, names or resumed sessions: each side proves that it has the key that the other side
-//! expects. There is one key exchange, one signature scheme, and two cipher suites.
-use crate::aegis;
+//! TLS 1.3 (RFC 8446) without a socket: the handshake, which rustls does, and then [`Records`].
 use crate::buffer::Buffer;
-use crate::keys::{KeyPair, PublicKey};
+use crate::keys::PublicKey;
 use crate::records::{RECORD_EXTRA_BYTES, Records};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, UnbufferedClientConnection};
-use rustls::crypto::ring as provider;
-use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
-use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, UnbufferedServerConnection};
-use rustls::sign::{CertifiedKey, Signer, SigningKey};
+use rustls::Error;
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureAlgorithm,
-    SignatureScheme, version,
-};
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// The protocol that both sides must speak. Whoever changes the format of frames must also change this name.
-const PROTOCOL: &[u8] = b"hpvm/1";
-
-/// The keys that may connect.
-#[derive(Debug, Default)]
-pub struct Known(Mutex<HashSet<PublicKey>>);
-
-impl Known {
-    /// Lets a key connect from now on.
-    pub fn add(&self, key: PublicKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
-    }
-
-    /// Refuses a key from now on. The caller must close the existing links to the owner of this key.
-    pub fn remove(&self, key: &PublicKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-    }
-
-    /// Returns whether a key may connect.
-    pub fn has(&self, key: &PublicKey) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
-    }
-}
-
-/// The keys that are needed to make links: this host's key, and the keys that may connect.
-#[derive(Clone)]
-pub struct Identity {
-    public: PublicKey,
-    provider: Arc<CryptoProvider>,
-    certified: Arc<CertifiedKey>,
-    server: Arc<ServerConfig>,
-    known: Arc<Known>,
-}
-
-impl Identity {
-    /// Makes an identity that accepts no key yet.
-    pub fn new(pair: KeyPair) -> Identity {
-        Identity::with_provider(pair, Arc::new(small_provider()))
-    }
-
-    fn with_provider(pair: KeyPair, provider: Arc<CryptoProvider>) -> Identity {
-        let public = pair.public();
-        let info = CertificateDer::from(public.to_info());
-        let certified = Arc::new(CertifiedKey::new(vec![info], Arc::new(OwnKey(Arc::new(pair)))));
-        let known = Arc::new(Known::default());
-        let verifier = Arc::new(Verifier { expected: Expected::Known(known.clone()), provider: provider.clone() });
-        let mut server = ServerConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(&[&version::TLS13])
-            .expect("the provider has TLS 1.3")
-            .with_client_cert_verifier(verifier)
-            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified.clone())));
-        server.alpn_protocols = vec![PROTOCOL.to_vec()];
-        server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.send_tls13_tickets = 0;
-        server.enable_secret_extraction = true;
-        Identity { public, provider, certified, server: Arc::new(server), known }
-    }
-
-    /// Returns this host's public key.
-    pub fn public(&self) -> PublicKey {
-        self.public
-    }
-
-    /// Returns the keys that may connect.
-    pub fn known(&self) -> &Known {
-        &self.known
-    }
-
-    /// Makes the calling side of a connection to the peer with the given key, and to no other.
-    pub(crate) fn client(&self, peer: PublicKey) -> Result<Tls, Error> {
-        let verifier = Arc::new(Verifier { expected: Expected::One(peer), provider: self.provider.clone() });
-        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
-            .with_protocol_versions(&[&version::TLS13])?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier)
-            .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(self.certified.clone())));
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        config.resumption = Resumption::disabled();
-        config.enable_sni = false;
-        config.enable_secret_extraction = true;
-        let name = ServerName::try_from("hpvm").expect("a name");
-        let connection = UnbufferedClientConnection::new(Arc::new(config), name)?;
-        Ok(Tls::new(Handshake::Client(connection)))
-    }
-
-    /// Makes the called side of a connection. It accepts all known keys.
-    pub(crate) fn server(&self) -> Result<Tls, Error> {
-        let connection = UnbufferedServerConnection::new(self.server.clone())?;
-        Ok(Tls::new(Handshake::Server(connection)))
-    }
-}
-
-impl std::fmt::Debug for Identity {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "the identity of {}", self.public)
-    }
-}
-
-/// Returns a cryptography provider with only the few algorithms that are used.
-fn small_provider() -> CryptoProvider {
-    CryptoProvider {
-        // The calling side chooses the first suite that the called side has. Only processors on which the first one
-        // is fast have it.
-        cipher_suites: aegis::suite()
-            .into_iter()
-            .chain([
-                provider::cipher_suite::TLS13_AES_128_GCM_SHA256,
-                provider::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
-            ])
-            .collect(),
-        kx_groups: vec![provider::kx_group::X25519],
-        ..provider::default_provider()
-    }
-}
-
-/// This host's key, in the form that TLS needs.
-#[derive(Debug, Clone)]
-struct OwnKey(Arc<KeyPair>);
-
-impl SigningKey for OwnKey {
-    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
-        offered.contains(&SignatureScheme::ED25519).then(|| Box::new(self.clone()) as Box<dyn Signer>)
-    }
-
-    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
-        Some(self.0.public().to_info().into())
-    }
-
-    fn algorithm(&self) -> SignatureAlgorithm {
-        SignatureAlgorithm::ED25519
-    }
-}
-
-impl Signer for OwnKey {
-    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
-        Ok(self.0.sign(message))
-    }
-
-    fn scheme(&self) -> SignatureScheme {
-        SignatureScheme::ED25519
-    }
-}
-
-/// The keys that a verifier accepts.
-#[derive(Debug)]
-enum Expected {
-    One(PublicKey),
-    Known(Arc<Known>),
-}
-
-/// Verifies the peer: accepts the expected keys and nothing else.
-#[derive(Debug)]
-struct Verifier {
-    expected: Expected,
-    provider: Arc<CryptoProvider>,
-}
-
-impl Verifier {
-    fn check(&self, shown: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), Error> {
-        let key = PublicKey::from_info(shown).filter(|_| others.is_empty());
-        let key = key.ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
-        let fits = match &self.expected {
-            Expected::One(expected) => *expected == key,
-            Expected::Known(known) => known.has(&key),
-        };
-        if fits { Ok(()) } else { Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) }
-    }
-
-    fn check_signature(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let info = SubjectPublicKeyInfoDer::from(shown.as_ref());
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature_with_raw_key(message, &info, signature, algorithms)
-    }
-}
-
-/// Fails, since TLS 1.2 is not supported.
-fn too_old() -> Result<HandshakeSignatureValid, Error> {
-    Err(Error::General("TLS 1.2 is not spoken here".into()))
-}
-
-/// The common part of the verifiers for servers and clients: raw keys of one kind, and only TLS 1.3.
-macro_rules! signatures_by_raw_keys {
-    () => {
-        fn verify_tls12_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            too_old()
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            shown: &CertificateDer<'_>,
-            signature: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            self.check_signature(message, shown, signature)
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            vec![SignatureScheme::ED25519]
-        }
-
-        fn requires_raw_public_keys(&self) -> bool {
-            true
-        }
-    };
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        shown: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _status: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        self.check(shown, others).map(|()| ServerCertVerified::assertion())
-    }
-
-    signatures_by_raw_keys!();
-}
-
-impl ClientCertVerifier for Verifier {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        shown: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        self.check(shown, others).map(|()| ClientCertVerified::assertion())
-    }
-
-    signatures_by_raw_keys!();
-}
 
 /// A connection during its handshake.
-enum Handshake {
+pub(crate) enum Handshake {
     Client(UnbufferedClientConnection),
     Server(UnbufferedServerConnection),
 }
@@ -373,7 +110,7 @@ enum Step {
 }
 
 impl Tls {
-    fn new(handshake: Handshake) -> Tls {
+    pub fn new(handshake: Handshake) -> Tls {
         Tls { stage: Stage::Handshake(Box::new(handshake)), cipher: Buffer::default() }
     }
 
@@ -455,6 +192,14 @@ impl Tls {
             Stage::Failed(error, _) => Err(error.clone()),
         }
     }
+
+    /// Encrypts a record of any type and content.
+    #[cfg(any(test, fuzzing))]
+    pub fn encrypt_record(&mut self, kind: u8, content: &[u8], out: &mut Buffer) {
+        if let Stage::Ready(_, records) = &mut self.stage {
+            records.seal(kind, content.len(), &mut |into| into.copy_from_slice(content), out).expect("a record");
+        }
+    }
 }
 
 /// Continues a handshake until nothing can be done before the peer sends more. Returns whether the peer may still send.
@@ -532,15 +277,18 @@ fn act<Data>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustls::crypto::CipherSuiteCommon;
-    use rustls::{SupportedCipherSuite, Tls13CipherSuite};
+    use crate::identity::{Identity, small_provider};
+    use crate::keys::KeyPair;
+    use rustls::crypto::{CipherSuiteCommon, CryptoProvider};
+    use rustls::{AlertDescription, CipherSuite, SupportedCipherSuite, Tls13CipherSuite};
+    use std::sync::Arc;
 
     /// The number of TLS records that one key may encrypt in this test.
     const LIMIT: u64 = 20;
 
-    /// Returns a provider whose keys must be renewed soon.
-    fn short_lived_keys() -> Arc<CryptoProvider> {
-        let Some(suite) = provider::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13() else { panic!("not of TLS 1.3") };
+    /// Returns a provider with one suite, whose keys must be renewed soon.
+    fn short_lived_keys(suite: &SupportedCipherSuite) -> Arc<CryptoProvider> {
+        let suite = suite.tls13().expect("a suite of TLS 1.3");
         let common = CipherSuiteCommon {
             suite: suite.common.suite,
             hash_provider: suite.common.hash_provider,
@@ -550,6 +298,13 @@ mod tests {
             Tls13CipherSuite { common, hkdf_provider: suite.hkdf_provider, aead_alg: suite.aead_alg, quic: suite.quic };
         let suites = vec![SupportedCipherSuite::Tls13(Box::leak(Box::new(suite)))];
         Arc::new(CryptoProvider { cipher_suites: suites, ..small_provider() })
+    }
+
+    /// Returns a provider with the suites that have these names, in this order.
+    fn provider_of(names: &[CipherSuite]) -> Arc<CryptoProvider> {
+        let all = small_provider().cipher_suites;
+        let named = |name: &CipherSuite| all.iter().copied().find(|suite| suite.suite() == *name);
+        Arc::new(CryptoProvider { cipher_suites: names.iter().filter_map(named).collect(), ..small_provider() })
     }
 
     /// Both ends of a connection without sockets: each end reads what the other end sends.
@@ -576,9 +331,10 @@ mod tests {
         }
     }
 
-    fn ends(provider: &Arc<CryptoProvider>) -> Ends {
-        let identity = || Identity::with_provider(KeyPair::generate().unwrap(), provider.clone());
-        let (one, other) = (identity(), identity());
+    /// Makes a connection between two hosts with these providers.
+    fn ends(providers: [&Arc<CryptoProvider>; 2]) -> Ends {
+        let [one, other] =
+            providers.map(|provider| Identity::with_provider(KeyPair::generate().unwrap(), provider.clone()));
         other.known().add(one.public());
         let tls = [one.client(other.public()).unwrap(), other.server().unwrap()];
         let mut ends = Ends { tls, out: Default::default(), plain: Default::default() };
@@ -590,21 +346,155 @@ mod tests {
         ends
     }
 
+    /// Passes one record of this type and content to an end of a new connection. Returns the error there, and the one of
+    /// the other end, which is told.
+    fn answer_to(kind: u8, content: &[u8]) -> (Result<bool, Error>, Result<bool, Error>) {
+        let provider = Arc::new(small_provider());
+        let Ends { tls: [mut one, mut other], .. } = ends([&provider, &provider]);
+        let advance = |to: &mut Tls, sent: &mut Buffer| {
+            to.cipher().append(sent.filled());
+            *sent = Buffer::default();
+            to.advance(sent, &mut Clear::new(0, &mut |_| {}, &mut Buffer::default()))
+        };
+        let mut sent = Buffer::default();
+        one.encrypt_record(kind, content, &mut sent);
+        (advance(&mut other, &mut sent), advance(&mut one, &mut sent))
+    }
+
     #[test]
     fn keys_that_wear_out_are_renewed_without_a_gap() {
-        let mut ends = ends(&short_lived_keys());
-        let data: Vec<u8> = (0..100_000_u32).map(|index| (index * 7) as u8).collect();
-        for round in 0..10 * LIMIT as usize {
-            let bytes = if round % 7 == 0 { data.len() } else { round };
-            for from in 0..2 {
-                ends.send(from, &data[..bytes]);
+        for suite in small_provider().cipher_suites {
+            let provider = short_lived_keys(&suite);
+            let mut ends = ends([&provider, &provider]);
+            let data: Vec<u8> = (0..100_000_u32).map(|index| (index * 7) as u8).collect();
+            for round in 0..10 * LIMIT as usize {
+                let bytes = if round % 7 == 0 { data.len() } else { round };
+                for from in 0..2 {
+                    ends.send(from, &data[..bytes]);
+                }
+                ends.pass();
+                for plain in &mut ends.plain {
+                    assert!(plain.filled() == &data[..bytes], "round {round}: {} bytes", plain.len());
+                    plain.consume(bytes);
+                }
             }
-            // The answers that key renewals require are passed to the other end, too.
+        }
+    }
+
+    #[test]
+    fn hosts_agree_on_the_first_cipher_of_the_caller_that_both_have() {
+        let names = small_provider().cipher_suites.iter().map(SupportedCipherSuite::suite).collect::<Vec<_>>();
+        for (of_caller, of_called) in [(&names[..], &names[1..]), (&names[1..], &names[..]), (&names[..], &names[..])] {
+            let mut ends = ends([&provider_of(of_caller), &provider_of(of_called)]);
+            let expected = of_caller.iter().find(|name| of_called.contains(name));
+            for tls in &ends.tls {
+                let Stage::Ready(_, records) = &tls.stage else { panic!("not ready") };
+                assert_eq!(Some(&records.suite()), expected);
+            }
+            ends.send(0, b"text");
             ends.pass();
-            ends.pass();
-            for plain in &mut ends.plain {
-                assert!(plain.filled() == &data[..bytes], "round {round}: {} bytes", plain.len());
-                plain.consume(bytes);
+            assert_eq!(ends.plain[1].filled(), b"text");
+        }
+    }
+
+    /// rustls asks for a renewal of the other side's keys each time it renews its own.
+    #[test]
+    fn another_implementation_of_tls_is_understood_also_when_it_renews_all_keys() {
+        let data = vec![7; 100_000];
+        for suite in small_provider().cipher_suites {
+            let provider = provider_of(&[suite.suite()]);
+            let [one, other] =
+                [1, 2].map(|number| Identity::with_provider(KeyPair::from_secret(&[number; 32]), provider.clone()));
+            other.known().add(one.public());
+            let mut peer = rustls::ClientConnection::new(
+                Arc::new(one.client_config(other.public()).unwrap()),
+                rustls::pki_types::ServerName::try_from("hpvm").unwrap(),
+            )
+            .unwrap();
+            let (mut tls, mut out, mut plain) = (other.server().unwrap(), Buffer::default(), Buffer::default());
+            let mut pass = |peer: &mut rustls::ClientConnection, data: Option<&[u8]>| {
+                let mut received = Vec::new();
+                for _ in 0..8 {
+                    let mut sent = Vec::new();
+                    while peer.wants_write() {
+                        peer.write_tls(&mut sent).unwrap();
+                    }
+                    tls.cipher().append(&sent);
+                    assert!(tls.advance(&mut out, &mut Clear::new(0, &mut |_| {}, &mut plain)).unwrap());
+                    if let (true, Some(data)) = (received.is_empty(), data) {
+                        tls.encrypt(&[data], &mut out).unwrap();
+                    }
+                    while !out.is_empty() {
+                        let count = peer.read_tls(&mut out.filled()).unwrap();
+                        out.consume(count);
+                        peer.process_new_packets().unwrap();
+                        let _ = std::io::Read::read_to_end(&mut peer.reader(), &mut received);
+                    }
+                    if received.len() == data.map_or(0, <[u8]>::len) && !peer.wants_write() {
+                        break;
+                    }
+                }
+                let said = plain.filled().to_vec();
+                plain.consume(said.len());
+                (said, received)
+            };
+            pass(&mut peer, None);
+            for round in 0..5 {
+                std::io::Write::write_all(&mut peer.writer(), &data[..round * 100]).unwrap();
+                peer.refresh_traffic_keys().unwrap();
+                std::io::Write::write_all(&mut peer.writer(), &data[..50_000]).unwrap();
+                let (said, received) = pass(&mut peer, Some(&data));
+                assert!(said == data[..round * 100 + 50_000] && received == data, "round {round}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_that_breaks_the_protocol_after_its_handshake_is_told_and_sent_nothing_more() {
+        let told = |alert| Err(Error::AlertReceived(alert));
+        let unexpected = |content: &[u8], kind| {
+            let (error, answer) = answer_to(kind, content);
+            assert!(matches!(error, Err(Error::InvalidMessage(_))), "{kind} {content:?}: {error:?}");
+            assert_eq!(answer, told(AlertDescription::UnexpectedMessage), "{kind} {content:?}");
+        };
+        // No type; a type that does not exist; a session ticket; key updates of wrong forms; alerts that are none.
+        unexpected(&[0; 3], 0);
+        unexpected(b"text", 24);
+        unexpected(&[4, 0, 0, 0], 22);
+        unexpected(&[24, 0, 0, 1], 22);
+        unexpected(&[24, 0, 0, 1, 2], 22);
+        unexpected(&[24, 0, 0, 1, 0, 24, 0, 0, 1, 0], 22);
+        unexpected(&[2], 21);
+        unexpected(&[], 21);
+        let (error, answer) = answer_to(23, &[1; (16 << 10) + 1]);
+        assert_eq!((error, answer), (Err(Error::PeerSentOversizedRecord), told(AlertDescription::RecordOverflow)));
+        // An alert ends the connection and is not answered; an end is no error.
+        assert_eq!(answer_to(21, &[2, 80]), (told(AlertDescription::InternalError), Ok(true)));
+        assert_eq!(answer_to(21, &[1, 0]), (Ok(false), Ok(true)));
+        // Records of no bytes, and padded ones, are none of that.
+        assert_eq!(answer_to(23, &[]), (Ok(true), Ok(true)));
+        assert_eq!(answer_to(0, &[b't', 23, 0, 0]), (Ok(true), Ok(true)));
+    }
+
+    #[test]
+    fn a_peer_that_only_renews_its_keys_is_given_up() {
+        let provider = Arc::new(small_provider());
+        let Ends { tls: [mut one, mut other], .. } = ends([&provider, &provider]);
+        let mut out = Buffer::default();
+        for count in 1.. {
+            let Stage::Ready(_, records) = &mut one.stage else { panic!("not ready") };
+            records.renew_sending(&mut out).unwrap();
+            other.cipher().append(out.filled());
+            out = Buffer::default();
+            let result = other.advance(&mut out, &mut Clear::new(0, &mut |_| {}, &mut Buffer::default()));
+            match result {
+                Ok(open) => assert!(open && count < 100),
+                Err(error) => {
+                    assert_eq!(error, Error::PeerMisbehaved(rustls::PeerMisbehaved::TooManyKeyUpdateRequests));
+                    assert!(count > 10 && !out.is_empty());
+                    assert_eq!(other.encrypt(&[b"text"], &mut out), Err(error));
+                    break;
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What the acceptor and the dialer share: this host's key, the sockets to watch, the events.
 use super::{ConnectEvent, Pair};
+use crate::identity::Identity;
 use crate::link::{FRAME_BYTES_MAX, Link, LinkError};
-use crate::tls::Identity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use std::collections::VecDeque;

@@ -18,9 +18,9 @@ mod common;
 mod dialer;
 mod refusals;
 
+use crate::identity::Identity;
 use crate::keys::{KEY_BYTES, PublicKey, Token, Tokens};
 use crate::link::{Link, LinkError};
-use crate::tls::Identity;
 use acceptor::Acceptor;
 use common::Common;
 use dialer::{Dial, Dialer, Purpose};

@@ -1,5 +1,5 @@
-//! Untrusted input from the network (docs/testing.md). TLS itself is tested by rustls; these targets test bytes that
-//! TLS has decrypted, and bytes that arrive without TLS.
+//! Untrusted input from the network (docs/testing.md). The handshake of TLS is tested by rustls; these targets test
+//! records after it, bytes that TLS has decrypted, and bytes that arrive without TLS.
 mod dialer;
 
 use crate::connector::Connector;
@@ -34,6 +34,7 @@ pub const TARGETS: &[Target] = &[
                     "handshake",
                 ],
             ),
+            part("crates/pvm-net/src/records.rs", &["decrypt", "decrypt_all", "alert_of"]),
             part("crates/pvm-net/src/buffer.rs", &["consume", "take_front", "space", "commit"]),
         ],
     },
@@ -74,6 +75,9 @@ pub const TARGETS: &[Target] = &[
 
 /// The longest frame in these tests, in bytes.
 const FRAME_BYTES_MAX: usize = 64 << 10;
+/// The types of TLS records, and one before and after them.
+const RECORD_KINDS_FROM: u8 = 20;
+const RECORD_KINDS: u8 = 5;
 /// A number of bytes that surely fit into a socket although nobody reads.
 const ROOM_BYTES: usize = 32 << 10;
 
@@ -93,7 +97,13 @@ fn frames(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     }
     while !from.is_empty() {
         match from.arbitrary::<u8>()? % 8 {
-            0 => write(&far, from.bytes_of_some_length()?),
+            0 => match (&mut far, from.bytes_of_some_length()?) {
+                // A host of the machine can send any record.
+                (Some(far), [kind, content @ ..]) if far.is_encrypted() && *kind >= 128 => {
+                    drop(far.send_record(RECORD_KINDS_FROM + kind % RECORD_KINDS, content));
+                }
+                (_, bytes) => write(&far, bytes),
+            },
             1..=3 => {
                 let (kind, header) = (from.arbitrary()?, from.bytes_of_some_length()?);
                 let body = vec![kind; usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES];

@@ -8,10 +8,11 @@ mod receiving;
 mod sending;
 
 use crate::buffer::Buffer;
+use crate::identity::Identity;
 use crate::keys::PublicKey;
 use crate::raw::{self, Carried};
 use crate::socket;
-use crate::tls::{Identity, Tls};
+use crate::tls::Tls;
 use receiving::ReadSize;
 use rustix::io::Errno;
 use std::fmt;

@@ -186,6 +186,13 @@ impl Link {
         self.flush()
     }
 
+    /// Sends a TLS record of any type and content.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn send_record(&mut self, kind: u8, content: &[u8]) -> Result<(), LinkError> {
+        self.tls.as_mut().expect("an encrypted link").encrypt_record(kind, content, &mut self.outbox);
+        self.flush()
+    }
+
     /// Writes the bytes that wait for the socket.
     pub fn flush(&mut self) -> Result<(), LinkError> {
         while !self.outbox.is_empty() {
