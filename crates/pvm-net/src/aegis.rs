@@ -154,3 +154,29 @@ impl MessageDecrypter for Records {
         message.into_tls13_unpadded_message()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Hosts of all kinds make the same bytes.
+    #[test]
+    fn known_messages_have_known_tags() {
+        // Test vector 1 of AEGIS-128X2 in draft-irtf-cfrg-aegis-aead.
+        let (key, nonce) = (std::array::from_fn(|at| at as u8), std::array::from_fn(|at| 0x10 + at as u8));
+        let tag = Aegis128X2::<TAG_BYTES>::new(&key, &nonce).encrypt_in_place(&mut [], &[]);
+        assert_eq!(hex(&tag), "63117dc57756e402819a82e13eca8379");
+        let mut message: [u8; 200] = std::array::from_fn(|at| at as u8);
+        let tag = seal(&key, std::array::from_fn(|at| at as u8), b"head", &mut message);
+        assert_eq!(
+            (hex(&message[184..]), hex(&tag)),
+            ("e519fa64f807122e6cc324453368ebdc".into(), "24b1418dda4cd2ed4a10feca28336595".into())
+        );
+        assert!(open_apart(&key, std::array::from_fn(|at| at as u8), b"head", &mut message, tag));
+        assert_eq!(message, std::array::from_fn(|at| at as u8));
+    }
+}

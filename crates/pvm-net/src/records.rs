@@ -17,12 +17,13 @@ use zeroize::Zeroizing;
 /// Bytes of data in one record.
 pub(crate) const RECORD_BYTES: usize = 16 << 10;
 /// How many bytes of a record are not data, padding apart.
-pub(crate) const RECORD_EXTRA_BYTES: usize = HEAD_BYTES + 1 + TAG_BYTES;
+pub(crate) const RECORD_EXTRA_BYTES: usize = RECORD_HEAD_BYTES + 1 + TAG_BYTES;
 
-const HEAD_BYTES: usize = 5;
+/// Bytes of a record before its payload.
+pub(crate) const RECORD_HEAD_BYTES: usize = 5;
 const TAG_BYTES: usize = 16;
 /// The most bytes that a record may have after its head.
-const PAYLOAD_BYTES_MAX: usize = RECORD_BYTES + 256;
+pub(crate) const RECORD_PAYLOAD_BYTES_MAX: usize = RECORD_BYTES + 256;
 /// How many times a peer may renew its keys without sending data. More would only cost time.
 const RENEWALS_MAX: u32 = 32;
 
@@ -38,7 +39,7 @@ const FATAL: u8 = 2;
 const KEY_UPDATE: [u8; 4] = [24, 0, 0, 1];
 /// The last byte of a key update: whether the peer should renew its keys too.
 const NOT_REQUESTED: u8 = 0;
-const REQUESTED: u8 = 1;
+pub(crate) const REQUESTED: u8 = 1;
 
 /// The keys of the side that rustls keeps, to make those that follow.
 enum Secrets {
@@ -111,7 +112,7 @@ impl Direction {
         nonce
     }
 
-    fn seal(&mut self, head: [u8; HEAD_BYTES], inner: &mut [u8]) -> Result<[u8; TAG_BYTES], Error> {
+    fn seal(&mut self, head: [u8; RECORD_HEAD_BYTES], inner: &mut [u8]) -> Result<[u8; TAG_BYTES], Error> {
         let nonce = self.nonce();
         match &self.cipher {
             Cipher::Aegis(key) => Ok(aegis::seal(key, nonce, &head, inner)),
@@ -124,7 +125,7 @@ impl Direction {
     }
 
     /// Decrypts in place. Returns the content with its type and padding.
-    fn open<'a>(&mut self, head: [u8; HEAD_BYTES], payload: &'a mut [u8]) -> Result<&'a [u8], Error> {
+    fn open<'a>(&mut self, head: [u8; RECORD_HEAD_BYTES], payload: &'a mut [u8]) -> Result<&'a [u8], Error> {
         let nonce = self.nonce();
         match &self.cipher {
             Cipher::Aegis(key) => {
@@ -148,6 +149,9 @@ pub(crate) struct Records {
     records_max: u64,
     /// How many times the peer has renewed its keys since it sent data.
     renewals: u32,
+    /// Whether the peer has asked for new keys of this side. They are announced before the next data, so that a peer that
+    /// asks again and again causes one answer.
+    owes_renewal: bool,
 }
 
 impl Records {
@@ -174,7 +178,7 @@ impl Records {
             _ => Suite::Ring(&AES_128_GCM),
         };
         let (sending, receiving) = (Direction::new(suite, keys.tx)?, Direction::new(suite, keys.rx)?);
-        Ok(Records { secrets, suite, sending, receiving, records_max, renewals: 0 })
+        Ok(Records { secrets, suite, sending, receiving, records_max, renewals: 0, owes_renewal: false })
     }
 
     /// Returns which cipher suite both sides have agreed on.
@@ -194,8 +198,8 @@ impl Records {
         let mut left = bytes;
         while left > 0 {
             // The last record of a key announces the next key.
-            if self.sending.number >= self.records_max - 1 {
-                self.renew_sending(out)?;
+            if self.owes_renewal || self.sending.number >= self.records_max - 1 {
+                self.renew_sending(NOT_REQUESTED, out)?;
             }
             let count = left.min(RECORD_BYTES);
             self.seal(DATA, count, fill, out)?;
@@ -215,29 +219,35 @@ impl Records {
         let payload_bytes = bytes + 1 + TAG_BYTES;
         let [high, low] = (payload_bytes as u16).to_be_bytes();
         let head = [DATA, 3, 3, high, low];
-        let record = &mut out.space(HEAD_BYTES + payload_bytes)[..HEAD_BYTES + payload_bytes];
-        record[..HEAD_BYTES].copy_from_slice(&head);
-        let (inner, tag) = record[HEAD_BYTES..].split_at_mut(bytes + 1);
+        let record = &mut out.space(RECORD_HEAD_BYTES + payload_bytes)[..RECORD_HEAD_BYTES + payload_bytes];
+        record[..RECORD_HEAD_BYTES].copy_from_slice(&head);
+        let (inner, tag) = record[RECORD_HEAD_BYTES..].split_at_mut(bytes + 1);
         fill(&mut inner[..bytes]);
         inner[bytes] = content;
         tag.copy_from_slice(&self.sending.seal(head, inner)?);
-        out.commit(HEAD_BYTES + payload_bytes);
+        out.commit(RECORD_HEAD_BYTES + payload_bytes);
         Ok(())
     }
 
-    /// Announces a new key for what is sent from now on, and takes it.
-    pub fn renew_sending(&mut self, out: &mut Buffer) -> Result<(), Error> {
+    /// Announces a new key for what is sent from now on, and takes it. `asked`: whether the peer should renew its key too.
+    pub fn renew_sending(&mut self, asked: u8, out: &mut Buffer) -> Result<(), Error> {
         let [a, b, c, d] = KEY_UPDATE;
-        let message = [a, b, c, d, NOT_REQUESTED];
+        let message = [a, b, c, d, asked];
         self.seal(HANDSHAKE, message.len(), &mut |into| into.copy_from_slice(&message), out)?;
+        self.take_next_sending()
+    }
+
+    /// Takes the next key for what is sent. The peer has been told.
+    pub fn take_next_sending(&mut self) -> Result<(), Error> {
         self.sending = Direction::new(self.suite, self.secrets.next_sending()?)?;
+        self.owes_renewal = false;
         Ok(())
     }
 
-    /// Decrypts all complete records in `cipher`, and writes the answers that the protocol requires. Returns whether
-    /// the peer may still send more. After an error, `out` has the alert for the peer, and nothing more can be received.
+    /// Decrypts all complete records in `cipher`. Returns whether the peer may still send more. After an error, `out` has
+    /// the alert for the peer, and nothing more can be received.
     pub fn decrypt(&mut self, cipher: &mut Buffer, out: &mut Buffer, clear: &mut Clear<'_>) -> Result<bool, Error> {
-        let result = self.decrypt_all(cipher, out, clear);
+        let result = self.decrypt_all(cipher, clear);
         if let Some(alert) = result.as_ref().err().and_then(alert_of) {
             let alert = [FATAL, u8::from(alert)];
             // The first error is reported.
@@ -246,16 +256,18 @@ impl Records {
         result
     }
 
-    fn decrypt_all(&mut self, cipher: &mut Buffer, out: &mut Buffer, clear: &mut Clear<'_>) -> Result<bool, Error> {
+    fn decrypt_all(&mut self, cipher: &mut Buffer, clear: &mut Clear<'_>) -> Result<bool, Error> {
         loop {
-            let Some((head, rest)) = cipher.filled_mut().split_first_chunk_mut::<HEAD_BYTES>() else { return Ok(true) };
+            let Some((head, rest)) = cipher.filled_mut().split_first_chunk_mut::<RECORD_HEAD_BYTES>() else {
+                return Ok(true);
+            };
             let head = *head;
             let [kind, _, _, high, low] = head;
             let bytes = usize::from(u16::from_be_bytes([high, low]));
             if kind != DATA {
                 return Err(unexpected("a record in clear after the handshake"));
             }
-            if bytes > PAYLOAD_BYTES_MAX {
+            if bytes > RECORD_PAYLOAD_BYTES_MAX {
                 return Err(Error::PeerSentOversizedRecord);
             }
             let Some(payload) = rest.get_mut(..bytes) else { return Ok(true) };
@@ -268,6 +280,7 @@ impl Records {
                 return Err(Error::PeerSentOversizedRecord);
             }
             match (kind, content) {
+                (DATA, []) => {}
                 (DATA, _) => {
                     self.renewals = 0;
                     clear.arrived(content);
@@ -277,19 +290,16 @@ impl Records {
                     alert => return Err(Error::AlertReceived(alert)),
                 },
                 (HANDSHAKE, [a, b, c, d, asked @ (NOT_REQUESTED | REQUESTED)]) if [*a, *b, *c, *d] == KEY_UPDATE => {
-                    let is_asked = *asked == REQUESTED;
                     self.renewals += 1;
                     if self.renewals > RENEWALS_MAX {
                         return Err(Error::PeerMisbehaved(PeerMisbehaved::TooManyKeyUpdateRequests));
                     }
                     self.receiving = Direction::new(self.suite, self.secrets.next_receiving()?)?;
-                    if is_asked {
-                        self.renew_sending(out)?;
-                    }
+                    self.owes_renewal |= *asked == REQUESTED;
                 }
                 _ => return Err(unexpected("a message that nobody sends after the handshake")),
             }
-            cipher.consume(HEAD_BYTES + bytes);
+            cipher.consume(RECORD_HEAD_BYTES + bytes);
         }
     }
 }

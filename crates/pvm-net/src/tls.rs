@@ -1,7 +1,7 @@
 //! TLS 1.3 (RFC 8446) without a socket: the handshake, which rustls does, and then [`Records`].
 use crate::buffer::Buffer;
 use crate::keys::PublicKey;
-use crate::records::{RECORD_EXTRA_BYTES, Records};
+use crate::records::{RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_PAYLOAD_BYTES_MAX, Records};
 use rustls::Error;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
@@ -38,10 +38,10 @@ impl Handshake {
     }
 
     /// Takes one step. Returns how much of the input to discard, and what is needed next.
-    fn step(&mut self, incoming: &mut [u8], out: &mut Buffer, clear: &mut Clear<'_>) -> (usize, Result<Step, Error>) {
+    fn step(&mut self, incoming: &mut [u8], out: &mut Buffer) -> (usize, Result<Step, Error>) {
         match self {
-            Handshake::Client(connection) => act(connection.process_tls_records(incoming), out, clear),
-            Handshake::Server(connection) => act(connection.process_tls_records(incoming), out, clear),
+            Handshake::Client(connection) => act(connection.process_tls_records(incoming), out),
+            Handshake::Server(connection) => act(connection.process_tls_records(incoming), out),
         }
     }
 
@@ -136,23 +136,29 @@ impl Tls {
     /// Decrypts the bytes that have been read, and writes the answers that the protocol requires. Returns whether the
     /// peer may still send more.
     pub fn advance(&mut self, out: &mut Buffer, clear: &mut Clear<'_>) -> Result<bool, Error> {
-        let mut result = Ok(true);
-        if let Stage::Handshake(handshake) = &mut self.stage {
-            result = shake_hands(handshake, &mut self.cipher, out, clear);
-            if let (Ok(true), false) = (&result, handshake.is_running()) {
-                result = self.complete().map(|()| true);
-            }
-        }
-        if let (Ok(true), Stage::Ready(_, records)) = (&result, &mut self.stage) {
-            result = records.decrypt(&mut self.cipher, out, clear);
-        }
         if let Stage::Failed(error, _) = &self.stage {
             return Err(error.clone());
         }
+        let result = self.advance_by_stage(out, clear);
         if let Err(error) = &result {
             self.stage = Stage::Failed(error.clone(), self.peer());
         }
         result
+    }
+
+    fn advance_by_stage(&mut self, out: &mut Buffer, clear: &mut Clear<'_>) -> Result<bool, Error> {
+        if let Stage::Handshake(handshake) = &mut self.stage {
+            if !shake_hands(handshake, &mut self.cipher, out)? {
+                return Ok(false);
+            }
+            if !handshake.is_running() {
+                self.complete()?;
+            }
+        }
+        match &mut self.stage {
+            Stage::Ready(_, records) => records.decrypt(&mut self.cipher, out, clear),
+            _ => Ok(true),
+        }
     }
 
     /// Ends the handshake.
@@ -202,26 +208,28 @@ impl Tls {
     }
 }
 
-/// Continues a handshake until nothing can be done before the peer sends more. Returns whether the peer may still send.
-fn shake_hands(
-    handshake: &mut Handshake,
-    cipher: &mut Buffer,
-    out: &mut Buffer,
-    clear: &mut Clear<'_>,
-) -> Result<bool, Error> {
+/// Continues a handshake until it is complete, or nothing can be done before the peer sends more. Returns whether the peer
+/// may still send.
+fn shake_hands(handshake: &mut Handshake, cipher: &mut Buffer, out: &mut Buffer) -> Result<bool, Error> {
     let mut open = true;
+    // rustls gets the records one after another, and so none that comes after the handshake.
+    let mut shown = 0;
     loop {
-        let (discard, step) = handshake.step(cipher.filled_mut(), out, clear);
+        let (discard, step) = handshake.step(&mut cipher.filled_mut()[..shown], out);
         cipher.consume(discard);
+        shown -= discard;
         match step {
             Ok(Step::Again) => {}
-            Ok(Step::Idle) => return Ok(open),
+            Ok(Step::Idle) => match next_record(&cipher.filled()[shown..]) {
+                Some(bytes) if open && handshake.is_running() => shown += bytes,
+                _ => return Ok(open),
+            },
             Ok(Step::Closed) => open = false,
             Err(error) => {
                 // Sends the alert that may be pending, and does nothing else: rustls expects its input unchanged, and
                 // takes no input while it has an alert to send. Further errors are ignored: the first error is reported.
                 if handshake.wants_write() {
-                    drop(handshake.step(cipher.filled_mut(), out, clear));
+                    drop(handshake.step(&mut cipher.filled_mut()[..shown], out));
                 }
                 return Err(error);
             }
@@ -229,26 +237,19 @@ fn shake_hands(
     }
 }
 
+/// Returns the length of the first record, if all of it is there; of everything if that is not TLS.
+fn next_record(bytes: &[u8]) -> Option<usize> {
+    let record = RECORD_HEAD_BYTES + usize::from(u16::from_be_bytes([*bytes.get(3)?, *bytes.get(4)?]));
+    let is_tls = matches!(bytes, [20..=23, 3, ..]) && record <= RECORD_HEAD_BYTES + RECORD_PAYLOAD_BYTES_MAX;
+    if is_tls { (record <= bytes.len()).then_some(record) } else { Some(bytes.len()) }
+}
+
 /// Takes one step of a handshake, for the calling or the called side. Returns how much of the input to discard, and what
 /// is needed next.
-fn act<Data>(
-    status: UnbufferedStatus<'_, '_, Data>,
-    out: &mut Buffer,
-    clear: &mut Clear<'_>,
-) -> (usize, Result<Step, Error>) {
-    let UnbufferedStatus { mut discard, state } = status;
+fn act<Data>(status: UnbufferedStatus<'_, '_, Data>, out: &mut Buffer) -> (usize, Result<Step, Error>) {
+    let UnbufferedStatus { discard, state } = status;
     let step = match state {
         Err(error) => Err(error),
-        Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
-            match traffic.next_record() {
-                None => break Ok(Step::Again),
-                Some(Err(error)) => break Err(error),
-                Some(Ok(record)) => {
-                    discard += record.discard;
-                    clear.arrived(record.payload);
-                }
-            }
-        },
         Ok(ConnectionState::EncodeTlsData(mut encode)) => {
             let mut least = RECORD_EXTRA_BYTES;
             loop {
@@ -279,6 +280,7 @@ mod tests {
     use super::*;
     use crate::identity::{Identity, small_provider};
     use crate::keys::KeyPair;
+    use crate::records::REQUESTED;
     use rustls::crypto::{CipherSuiteCommon, CryptoProvider};
     use rustls::{AlertDescription, CipherSuite, SupportedCipherSuite, Tls13CipherSuite};
     use std::sync::Arc;
@@ -476,6 +478,49 @@ mod tests {
         assert_eq!(answer_to(0, &[b't', 23, 0, 0]), (Ok(true), Ok(true)));
     }
 
+    /// What the caller sends right behind its handshake may come in the same read.
+    #[test]
+    fn records_behind_a_handshake_are_read_in_any_pieces() {
+        let provider = Arc::new(small_provider());
+        let [one, other] =
+            [1, 2].map(|number| Identity::with_provider(KeyPair::from_secret(&[number; 32]), provider.clone()));
+        other.known().add(one.public());
+        for piece in [1, 2, 3, 5, 7, 100, 10_000] {
+            let (mut caller, mut called) = (one.client(other.public()).unwrap(), other.server().unwrap());
+            let (mut sent, mut answer, mut plain) = (Buffer::default(), Buffer::default(), Buffer::default());
+            caller.advance(&mut sent, &mut Clear::new(0, &mut |_| {}, &mut Buffer::default())).unwrap();
+            let mut is_said = false;
+            let mut is_open = true;
+            while !sent.is_empty() {
+                let count = piece.min(sent.len());
+                called.cipher().append(&sent.filled()[..count]);
+                sent.consume(count);
+                is_open = called.advance(&mut answer, &mut Clear::new(0, &mut |_| {}, &mut plain)).unwrap();
+                caller.cipher().append(answer.filled());
+                answer = Buffer::default();
+                caller.advance(&mut sent, &mut Clear::new(0, &mut |_| {}, &mut Buffer::default())).unwrap();
+                if caller.is_ready() && !is_said {
+                    // New keys that are asked for, text, and the end.
+                    caller.encrypt_record(22, &[24, 0, 0, 1, 1], &mut sent);
+                    let Stage::Ready(_, records) = &mut caller.stage else { panic!("not ready") };
+                    records.take_next_sending().unwrap();
+                    caller.encrypt(&[b"text"], &mut sent).unwrap();
+                    caller.encrypt_record(21, &[1, 0], &mut sent);
+                    is_said = true;
+                }
+            }
+            assert!(called.is_ready() && is_said && !is_open, "pieces of {piece}");
+            assert_eq!(plain.filled(), b"text");
+            // The called side renews its keys with its next data.
+            called.encrypt(&[b"answer"], &mut answer).unwrap();
+            caller.cipher().append(answer.filled());
+            let mut heard = Buffer::default();
+            assert!(caller.advance(&mut sent, &mut Clear::new(0, &mut |_| {}, &mut heard)).unwrap());
+            assert_eq!(heard.filled(), b"answer");
+        }
+    }
+
+    /// Neither does it make this side keep answers for it.
     #[test]
     fn a_peer_that_only_renews_its_keys_is_given_up() {
         let provider = Arc::new(small_provider());
@@ -483,12 +528,14 @@ mod tests {
         let mut out = Buffer::default();
         for count in 1.. {
             let Stage::Ready(_, records) = &mut one.stage else { panic!("not ready") };
-            records.renew_sending(&mut out).unwrap();
+            records.renew_sending(REQUESTED, &mut out).unwrap();
+            // Records without data are none.
+            one.encrypt_record(23, &[], &mut out);
             other.cipher().append(out.filled());
             out = Buffer::default();
             let result = other.advance(&mut out, &mut Clear::new(0, &mut |_| {}, &mut Buffer::default()));
             match result {
-                Ok(open) => assert!(open && count < 100),
+                Ok(open) => assert!(open && out.is_empty() && count < 100),
                 Err(error) => {
                     assert_eq!(error, Error::PeerMisbehaved(rustls::PeerMisbehaved::TooManyKeyUpdateRequests));
                     assert!(count > 10 && !out.is_empty());

@@ -78,6 +78,9 @@ fn export(tree: &Path) -> Result<()> {
     Ok(fs::remove_file(archive)?)
 }
 
+/// How the names of compiled code end.
+const OBJECTS: [&str; 6] = [".a", ".o", ".obj", ".lib", ".so", ".dll"];
+
 /// Adds the crates to the exported tree.
 fn vendor(tree: &Path) -> Result<()> {
     let quiet = ["vendor", "--quiet", "--locked", "--versioned-dirs", "--manifest-path"];
@@ -88,8 +91,9 @@ fn vendor(tree: &Path) -> Result<()> {
     for entry in fs::read_dir(tree.join("vendor"))? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !needed.contains(&name) {
-            empty(&path).with_context(|| format!("cannot empty {name}"))?;
+        match needed.contains(&name) {
+            true => remove_objects(&path).with_context(|| format!("cannot remove objects of {name}"))?,
+            false => empty(&path).with_context(|| format!("cannot empty {name}"))?,
         }
     }
     let config = tree.join(".cargo/config.toml");
@@ -116,6 +120,20 @@ fn needed(tree: &Path) -> Result<BTreeSet<String>> {
         }
     }
     Ok(needed)
+}
+
+/// Removes compiled code from a vendored crate. It is for other systems, and has no source here.
+fn remove_objects(package: &Path) -> Result<()> {
+    let checksums = package.join(".cargo-checksum.json");
+    let mut known: Value = serde_json::from_str(&fs::read_to_string(&checksums)?)?;
+    let files = known["files"].as_object_mut().context("a list of files")?;
+    let is_object = |name: &String| OBJECTS.iter().any(|end| name.ends_with(end));
+    let objects: Vec<String> = files.keys().filter(|name| is_object(name)).cloned().collect();
+    for name in objects {
+        fs::remove_file(package.join(&name))?;
+        files.remove(&name);
+    }
+    Ok(fs::write(checksums, known.to_string())?)
 }
 
 /// Removes the contents of a vendored crate, except what cargo reads to know the crate.

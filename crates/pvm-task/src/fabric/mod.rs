@@ -4,7 +4,7 @@
 //! links by themselves.
 //!
 //! A [`FabricLinks`] is driven by calls of [`FabricLinks::poll`]. Without a secret, messages travel in clear. With
-//! secrets, every frame is sealed (AES-128-GCM), and a long body is sealed piece by piece in other memory: what the
+//! secrets, every frame is sealed (AEGIS-128X2), and a long body is sealed piece by piece in other memory: what the
 //! network carries, and what peers can read, is unreadable to others. What does not bear the seal is dropped, so it
 //! cannot even disturb a link.
 mod bodies;
