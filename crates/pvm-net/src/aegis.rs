@@ -1,5 +1,5 @@
 //! AEGIS-128X2 (draft-irtf-cfrg-aegis-aead), the cipher that encrypts long messages fastest where processors have AES
-//! instructions: on one with AVX-512, in a third of the time of AES-GCM.
+//! instructions: on one with VAES (two AES blocks an instruction), in a third of the time of AES-GCM.
 //!
 //! The nonces of AEGIS have 16 bytes. Those here have 12, as rustls makes them for all suites of TLS 1.3; four zero bytes
 //! follow. So the suite is not the one of draft-denis-tls-aegis, and has a name of its own.

@@ -41,7 +41,7 @@ const KEY_UPDATE: [u8; 4] = [24, 0, 0, 1];
 const NOT_REQUESTED: u8 = 0;
 pub(crate) const REQUESTED: u8 = 1;
 
-/// The keys of the side that rustls keeps, to make those that follow.
+/// What rustls keeps of a connection, to make the keys that follow.
 enum Secrets {
     Client(KernelConnection<ClientConnectionData>),
     Server(KernelConnection<ServerConnectionData>),
@@ -63,7 +63,7 @@ impl Secrets {
     }
 }
 
-/// Which cipher both sides have chosen.
+/// The cipher that both sides have agreed on.
 #[derive(Clone, Copy)]
 enum Suite {
     Aegis,
