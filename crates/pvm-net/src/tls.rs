@@ -91,7 +91,8 @@ pub(crate) struct Tls {
 }
 
 enum Stage {
-    Handshake(Box<Handshake>),
+    /// The handshake goes on. rustls has seen this many bytes of the input, and expects them again until it discards them.
+    Handshake(Box<Handshake>, usize),
     /// The handshake is complete: the peer has proved to have this key.
     Ready(PublicKey, Box<Records>),
     /// The connection has failed with this error; the peer has been notified. Nothing more is sent or received.
@@ -111,7 +112,7 @@ enum Step {
 
 impl Tls {
     pub fn new(handshake: Handshake) -> Tls {
-        Tls { stage: Stage::Handshake(Box::new(handshake)), cipher: Buffer::default() }
+        Tls { stage: Stage::Handshake(Box::new(handshake), 0), cipher: Buffer::default() }
     }
 
     /// Returns the buffer for bytes from the socket.
@@ -127,7 +128,7 @@ impl Tls {
     /// Returns the peer's key, once the peer has proved to have it.
     pub fn peer(&self) -> Option<PublicKey> {
         match &self.stage {
-            Stage::Handshake(_) => None,
+            Stage::Handshake(..) => None,
             Stage::Ready(peer, _) => Some(*peer),
             Stage::Failed(_, peer) => *peer,
         }
@@ -147,8 +148,8 @@ impl Tls {
     }
 
     fn advance_by_stage(&mut self, out: &mut Buffer, clear: &mut Clear<'_>) -> Result<bool, Error> {
-        if let Stage::Handshake(handshake) = &mut self.stage {
-            if !shake_hands(handshake, &mut self.cipher, out)? {
+        if let Stage::Handshake(handshake, shown) = &mut self.stage {
+            if !shake_hands(handshake, shown, &mut self.cipher, out)? {
                 return Ok(false);
             }
             if !handshake.is_running() {
@@ -166,7 +167,7 @@ impl Tls {
     #[cold]
     fn complete(&mut self) -> Result<(), Error> {
         let stage = std::mem::replace(&mut self.stage, Stage::Failed(Error::HandshakeNotComplete, None));
-        if let Stage::Handshake(handshake) = stage {
+        if let Stage::Handshake(handshake, _) = stage {
             let peer = handshake.peer().ok_or(Error::NoCertificatesPresented)?;
             self.stage = Stage::Ready(peer, Box::new(handshake.into_records()?));
         }
@@ -195,7 +196,7 @@ impl Tls {
     /// Encrypts `bytes` bytes. `fill` provides these bytes, a record at a time.
     pub fn encrypt_by(&mut self, bytes: usize, fill: &mut dyn FnMut(&mut [u8]), out: &mut Buffer) -> Result<(), Error> {
         match &mut self.stage {
-            Stage::Handshake(_) => Err(Error::HandshakeNotComplete),
+            Stage::Handshake(..) => Err(Error::HandshakeNotComplete),
             Stage::Ready(_, records) => records.encrypt_by(bytes, fill, out),
             Stage::Failed(error, _) => Err(error.clone()),
         }
@@ -213,18 +214,22 @@ impl Tls {
 /// Continues a handshake until it is complete, or nothing can be done before the peer sends more. Returns whether the peer
 /// may still send.
 #[cold]
-fn shake_hands(handshake: &mut Handshake, cipher: &mut Buffer, out: &mut Buffer) -> Result<bool, Error> {
+fn shake_hands(
+    handshake: &mut Handshake,
+    shown: &mut usize,
+    cipher: &mut Buffer,
+    out: &mut Buffer,
+) -> Result<bool, Error> {
     let mut open = true;
     // rustls gets the records one after another, and so none that comes after the handshake.
-    let mut shown = 0;
     loop {
-        let (discard, step) = handshake.step(&mut cipher.filled_mut()[..shown], out);
+        let (discard, step) = handshake.step(&mut cipher.filled_mut()[..*shown], out);
         cipher.consume(discard);
-        shown -= discard;
+        *shown -= discard;
         match step {
             Ok(Step::Again) => {}
-            Ok(Step::Idle) => match next_record(&cipher.filled()[shown..]) {
-                Some(bytes) if open && handshake.is_running() => shown += bytes,
+            Ok(Step::Idle) => match next_record(&cipher.filled()[*shown..]) {
+                Some(bytes) if open && handshake.is_running() => *shown += bytes,
                 _ => return Ok(open),
             },
             Ok(Step::Closed) => open = false,
@@ -232,7 +237,7 @@ fn shake_hands(handshake: &mut Handshake, cipher: &mut Buffer, out: &mut Buffer)
                 // Sends the alert that may be pending, and does nothing else: rustls expects its input unchanged, and
                 // takes no input while it has an alert to send. Further errors are ignored: the first error is reported.
                 if handshake.wants_write() {
-                    drop(handshake.step(&mut cipher.filled_mut()[..shown], out));
+                    drop(handshake.step(&mut cipher.filled_mut()[..*shown], out));
                 }
                 return Err(error);
             }
@@ -521,6 +526,26 @@ mod tests {
             assert!(caller.advance(&mut sent, &mut Clear::new(0, &mut |_| {}, &mut heard)).unwrap());
             assert_eq!(heard.filled(), b"answer");
         }
+    }
+
+    /// A handshake message may be spread over records, which come in several reads.
+    #[test]
+    fn a_handshake_message_in_several_records_is_waited_for() {
+        let mut called = Identity::new(KeyPair::generate().unwrap()).server().unwrap();
+        let mut out = Buffer::default();
+        let mut advance = |called: &mut Tls, bytes: &[u8]| {
+            called.cipher().append(bytes);
+            called.advance(&mut out, &mut Clear::new(0, &mut |_| {}, &mut Buffer::default()))
+        };
+        // The beginning of a client's greeting of 8,000 bytes, and of the record that follows.
+        assert_eq!(advance(&mut called, &[22, 3, 1, 0, 8, 1, 0, 31, 64, 3, 3, 0, 0]), Ok(true));
+        for _ in 0..10 {
+            assert_eq!(advance(&mut called, &[22, 3, 3]), Ok(true));
+            assert_eq!(advance(&mut called, &[0, 4, 1, 2, 3, 4, 22]), Ok(true));
+            assert_eq!(advance(&mut called, &[3, 3, 0, 1, 7]), Ok(true));
+        }
+        assert!(!called.is_ready());
+        assert!(advance(&mut called, &[99; 100]).is_err());
     }
 
     /// Neither does it make this side keep answers for it.
