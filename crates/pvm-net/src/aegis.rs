@@ -95,11 +95,11 @@ struct Aead;
 
 impl Tls13AeadAlgorithm for Aead {
     fn encrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageEncrypter> {
-        Box::new(Records::new(&key, iv))
+        Box::new(HandshakeRecords::new(&key, iv))
     }
 
     fn decrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageDecrypter> {
-        Box::new(Records::new(&key, iv))
+        Box::new(HandshakeRecords::new(&key, iv))
     }
 
     fn key_len(&self) -> usize {
@@ -113,18 +113,18 @@ impl Tls13AeadAlgorithm for Aead {
 }
 
 /// Encrypts or decrypts the records of a handshake, in one direction.
-struct Records {
+struct HandshakeRecords {
     key: Zeroizing<[u8; KEY_BYTES]>,
     iv: Iv,
 }
 
-impl Records {
-    fn new(key: &AeadKey, iv: Iv) -> Records {
-        Records { key: Zeroizing::new(key.as_ref().try_into().expect("a key of this length")), iv }
+impl HandshakeRecords {
+    fn new(key: &AeadKey, iv: Iv) -> HandshakeRecords {
+        HandshakeRecords { key: Zeroizing::new(key.as_ref().try_into().expect("a key of this length")), iv }
     }
 }
 
-impl MessageEncrypter for Records {
+impl MessageEncrypter for HandshakeRecords {
     fn encrypt(&mut self, message: OutboundPlainMessage<'_>, number: u64) -> Result<OutboundOpaqueMessage, Error> {
         let bytes = self.encrypted_payload_len(message.payload.len());
         let mut payload = PrefixedPayload::with_capacity(bytes);
@@ -140,7 +140,7 @@ impl MessageEncrypter for Records {
     }
 }
 
-impl MessageDecrypter for Records {
+impl MessageDecrypter for HandshakeRecords {
     fn decrypt<'a>(
         &mut self,
         mut message: InboundOpaqueMessage<'a>,
