@@ -1,7 +1,7 @@
 //! The cases: what users do in jobs, and what befalls jobs.
 
 use super::cluster::{Cluster, Said};
-use crate::hosts::network::is_daemon;
+use crate::hosts::network::{is_daemon, name_of};
 use crate::machine::wait_until;
 use crate::processes::{find, signal};
 use anyhow::{Context, Result, ensure};
@@ -32,6 +32,7 @@ pub const CASES: &[Case] = &[
     short("a_program_that_srun_starts_finds_the_machine", srun_starts_members),
     short("the_daemons_are_steps_of_the_job", daemons_are_steps),
     short("a_job_that_ends_takes_its_machine_with_it", job_ends),
+    short("a_daemon_outlives_the_srun_that_started_it", srun_killed),
     short("scancel_leaves_nothing", scancelled_batch),
     short("scancel_of_salloc_leaves_nothing", scancelled_salloc),
     short("scancel_ends_a_machine_whose_master_is_outside_the_job", scancelled_up),
@@ -168,6 +169,26 @@ fn job_ends(cluster: &Cluster<'_>) -> Result<()> {
     }
     says(&cluster.sh(&format!("salloc -Q {ALL} pvm up"))?, "4 hosts")?;
     cluster.nothing_is_left().context("after salloc")
+}
+
+/// Kills all `srun`, as Slurm does at the end of a batch script in any order with the other processes of the script.
+fn srun_killed(cluster: &Cluster<'_>) -> Result<()> {
+    let shell = "rm -f go; pvm up; until [ -e go ]; do sleep 0.1; done; pvm run -n 6 echo here";
+    let mut running = cluster.begin(&format!("salloc -Q {ALL} sh -c '{shell}'"))?;
+    running.says("4 hosts")?;
+    // `srun` forks, but starts no `srun`.
+    let is_srun = |pid: u32| name_of(pid) == "srun";
+    let parent = |pid: u32| find(pid).and_then(|process| process.stat().ok()).map_or(0, |stat| stat.ppid as u32);
+    let starters: Vec<u32> = cluster.controller().processes().into_iter().filter(|pid| is_srun(*pid)).collect();
+    let starters: Vec<u32> = starters.into_iter().filter(|pid| !is_srun(parent(*pid))).collect();
+    ensure!(starters.len() == cluster.nodes().len(), "{} srun for {} nodes", starters.len(), cluster.nodes().len());
+    starters.into_iter().for_each(|pid| signal(pid, Signal::KILL));
+    // Slurm needs some milliseconds to kill a step.
+    std::thread::sleep(Duration::from_secs(1));
+    cluster.sh("touch go")?;
+    let said = running.end()?;
+    ensure!(lines(&said.text, "here") == 6, "{}", said.text);
+    cluster.nothing_is_left()
 }
 
 fn scancelled_batch(cluster: &Cluster<'_>) -> Result<()> {

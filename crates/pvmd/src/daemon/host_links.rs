@@ -37,6 +37,7 @@ impl Daemon {
         self.route.forget_host(host);
         self.direct_links.forget_host(host);
         self.host_links.remove_host(host);
+        self.job_watch.daemon_ended();
     }
 
     /// Connects to a host for a new data link.

@@ -121,7 +121,7 @@ impl Daemon {
                     self.machine.handle_host_started(now, request, index, result);
                 }
                 StartEvent::Order { parent, number, order } => self.machine.order_start(parent, number, order),
-                StartEvent::Ended => self.job_watch.step_ended(),
+                StartEvent::Ended => self.job_watch.daemon_ended(),
             }
         }
         if let Some(job) = self.job_watch.step() {

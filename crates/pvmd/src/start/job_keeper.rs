@@ -4,11 +4,10 @@
 //! part of the batch script's step, so it cannot clean up. The other daemons have steps of their own, which Slurm asks
 //! to end.
 //!
-//! The keeper has little time. `srun` forks a process that cancels the step by SIGKILL when `srun` is killed. At the end
-//! of a batch script all processes of its step are killed one after another, also this `srun` and the process that it
-//! has forked. If the latter acts before its own end, the keeper is killed some milliseconds later; otherwise the keeper
-//! lives until Slurm sends it SIGTERM. So the keeper is a program that waits for the daemon's end, not a shell script
-//! that looks from time to time.
+//! The keeper lives until Slurm sends it SIGTERM, since the daemon ends the guard of its step (see [`step_guard`]). If the
+//! guard was not found, the keeper may be killed some milliseconds after the daemon. So the keeper is a program that waits
+//! for the daemon's end, not a shell script that looks from time to time.
+use super::step_guard;
 use crate::{log, socket_directory};
 use pvm_core::hostfile::parse_host;
 use pvm_link::remote_shell::RemoteShell;
@@ -48,8 +47,8 @@ pub struct Files<'a> {
 /// daemon that is killed stay until the next daemon of the same machine.
 pub fn start(variable: impl Fn(&str) -> Option<OsString>, files: &Files<'_>) {
     let Some(mut command) = command(variable, files) else { return };
-    let mut keeper = crate::core_dumps::as_before(|| command.spawn()).ok();
-    if let Some(output) = keeper.as_mut().and_then(|child| child.stdout.take()) {
+    let Ok(mut keeper) = crate::core_dumps::as_before(|| command.spawn()) else { return };
+    if let Some(output) = keeper.stdout.take() {
         // Without an answer, or after a failure, the daemon goes on without a keeper.
         let end = Instant::now() + READY_WAIT;
         let is_interrupted = || {
@@ -58,6 +57,7 @@ pub fn start(variable: impl Fn(&str) -> Option<OsString>, files: &Files<'_>) {
         };
         while is_interrupted() {}
     }
+    step_guard::end(keeper.id());
 }
 
 /// Returns the command that starts a keeper.

@@ -2,16 +2,16 @@
 //!
 //! Slurm ends the steps of a job, and everything that they have started. But `salloc` runs its command, and so the
 //! master, on the host where the user has typed it, which need not belong to the job. So the master asks Slurm whether
-//! the job is over: when the step of a daemon ends, and from time to time.
+//! the job is over: when a daemon or its step ends, and from time to time.
 use pvm_link::rendezvous;
 use std::ffi::OsString;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The pause between the end of a step and the question, so that many steps that end together cause one question.
-const AFTER_STEP: Duration = Duration::from_millis(500);
-/// The time between two questions while no step ends. A question costs Slurm's controller little.
+/// The pause between the end of a daemon and the question, so that many daemons that end together cause one question.
+const AFTER_END: Duration = Duration::from_millis(500);
+/// The time between two questions while no daemon ends. A question costs Slurm's controller little.
 const PERIOD: Duration = Duration::from_secs(300);
 /// The pause between two looks at the command that asks, and the time that the command may take.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
@@ -31,7 +31,7 @@ pub struct JobWatch {
     next: Instant,
     /// The command that asks, and the time until which it may run.
     question: Option<(Child, Instant)>,
-    /// Whether a step has ended while the command ran.
+    /// Whether a daemon has ended while the command ran.
     asks_again: bool,
 }
 
@@ -45,10 +45,10 @@ impl JobWatch {
         JobWatch { job, next: Instant::now() + PERIOD, question: None, asks_again: false }
     }
 
-    /// Notes that the step of a daemon has ended, perhaps because the job is over.
-    pub fn step_ended(&mut self) {
+    /// Notes that a daemon or its step has ended, perhaps because the job is over.
+    pub fn daemon_ended(&mut self) {
         match self.question {
-            None => self.next = self.next.min(Instant::now() + AFTER_STEP),
+            None => self.next = self.next.min(Instant::now() + AFTER_END),
             Some(_) => self.asks_again = true,
         }
     }
@@ -86,7 +86,7 @@ impl JobWatch {
             }
         };
         self.question = None;
-        self.next = now + if std::mem::take(&mut self.asks_again) { AFTER_STEP } else { PERIOD };
+        self.next = now + if std::mem::take(&mut self.asks_again) { AFTER_END } else { PERIOD };
         is_over.then_some(job)
     }
 }
@@ -140,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn many_steps_that_end_together_cause_one_question() {
+    fn many_daemons_that_end_together_cause_one_question() {
         let in_job = |name: &str| (name == "SLURM_JOB_ID").then(|| OsString::from("7"));
         let mut watch = JobWatch::new(in_job, Some(&OsString::from("slurm-7")));
         let after = |watch: &JobWatch| watch.next_wakeup().unwrap().saturating_duration_since(Instant::now());
-        assert!(after(&watch) > AFTER_STEP);
-        watch.step_ended();
+        assert!(after(&watch) > AFTER_END);
+        watch.daemon_ended();
         let first = watch.next;
-        watch.step_ended();
-        assert!(after(&watch) <= AFTER_STEP && watch.next == first && watch.step().is_none());
+        watch.daemon_ended();
+        assert!(after(&watch) <= AFTER_END && watch.next == first && watch.step().is_none());
     }
 }

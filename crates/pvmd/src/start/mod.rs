@@ -11,6 +11,7 @@ pub mod manual;
 pub(crate) mod reason;
 pub(crate) mod remote_command;
 pub mod remote_starts;
+mod step_guard;
 mod tree_spawn;
 
 use pvm_core::codes::Code;
@@ -383,7 +384,8 @@ impl Starter {
     }
 
     fn handle_errors(&mut self, running: &mut RunningStart, lines: Vec<String>) {
-        for line in lines.iter().map(|line| dialogue::plain(line)).filter(|line| !line.trim().is_empty()) {
+        let is_said = |line: &String| !line.trim().is_empty() && !step_guard::is_complaint(line);
+        for line in lines.iter().map(|line| dialogue::plain(line)).filter(is_said) {
             running.job.key_changed |= reason::says_key_changed(&line);
             self.events.push(StartEvent::Log(format!("stderr@{}: {line}", running.job.host.line.name())));
             running.job.last_error = line;

@@ -1,4 +1,5 @@
 //! The command that starts a daemon on another host: its local process and the output of that process.
+use super::step_guard;
 use crate::processes::status_of;
 use pvm_core::dialogue::{CONFIRMED, LINE_BYTES_MAX};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -154,8 +155,9 @@ impl RemoteCommand {
     }
 
     /// Confirms to the daemon that its answer has been received, and closes the daemon's input. The daemon waits for
-    /// both before it detaches from the command.
+    /// both before it detaches from the command. A step of Slurm goes on without its guard.
     pub fn close_input(&mut self) {
+        step_guard::end(self.child.id());
         if let Some(mut input) = self.input.take() {
             // The word fits into the pipe, since the daemon has read the greeting.
             let _ = writeln!(input, "{CONFIRMED}");
