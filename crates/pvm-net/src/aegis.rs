@@ -49,6 +49,43 @@ pub(crate) fn seal(
     cipher(key, nonce).encrypt_in_place(content, readable)
 }
 
+/// Encrypts parts that follow one another, into memory of their length. Returns the tag. No two messages may have the same
+/// key and nonce.
+pub(crate) fn seal_to(
+    key: &[u8; KEY_BYTES],
+    nonce: [u8; NONCE_BYTES],
+    readable: &[u8],
+    parts: &[&[u8]],
+    sealed: &mut [u8],
+) -> [u8; TAG_BYTES] {
+    let mut encryptor = cipher(key, nonce).encryptor(readable);
+    let mut left = sealed;
+    for part in parts {
+        let (place, rest) = left.split_at_mut(part.len());
+        encryptor.update(part, place);
+        left = rest;
+    }
+    assert!(left.is_empty(), "the memory has the length of the parts");
+    encryptor.finalize()
+}
+
+/// Decrypts a message that ends with its tag, into memory of the content's length. Returns false if `readable` and content
+/// were not sealed with this key and nonce, or the content has another length. Of a forged content, the memory gets zeros.
+pub(crate) fn open_to(
+    key: &[u8; KEY_BYTES],
+    nonce: [u8; NONCE_BYTES],
+    readable: &[u8],
+    sealed: &[u8],
+    content: &mut [u8],
+) -> bool {
+    let Some((sealed, tag)) = sealed.split_last_chunk() else { return false };
+    if sealed.len() != content.len() {
+        return false;
+    }
+    let mut decryptor = cipher(key, nonce).decryptor(readable, content);
+    decryptor.update(sealed).is_ok() && decryptor.finalize(tag).is_ok()
+}
+
 /// Decrypts in place a message that ends with its tag. Returns the content, or `None` if `readable` and content were not
 /// sealed with this key and nonce. Then the content is lost.
 pub(crate) fn open<'a>(
@@ -178,5 +215,33 @@ mod tests {
         );
         assert!(open_apart(&key, std::array::from_fn(|at| at as u8), b"head", &mut message, tag));
         assert_eq!(message, std::array::from_fn(|at| at as u8));
+    }
+
+    #[test]
+    fn other_memory_gets_the_same_bytes_in_whatever_parts_the_message_is() {
+        let (key, nonce) = ([7; KEY_BYTES], [8; NONCE_BYTES]);
+        let message: Vec<u8> = (0..1000_u32).map(|at| at as u8).collect();
+        for lengths in [[0, 0, 0], [1, 0, 0], [0, 64, 0], [40, 13, 900], [63, 1, 65], [12, 40, 64], [500, 500, 0]] {
+            let bytes = lengths.iter().sum();
+            let (first, rest) = message[..bytes].split_at(lengths[0]);
+            let (second, third) = rest.split_at(lengths[1]);
+            let mut sealed = vec![0; bytes + TAG_BYTES];
+            let tag = seal_to(&key, nonce, b"head", &[first, second, third], &mut sealed[..bytes]);
+            sealed[bytes..].copy_from_slice(&tag);
+            let mut in_place = message[..bytes].to_vec();
+            let same_tag = seal(&key, nonce, b"head", &mut in_place);
+            assert_eq!((&sealed[..bytes], tag), (&in_place[..], same_tag), "{lengths:?}");
+            let mut opened = vec![9; bytes];
+            assert!(open_to(&key, nonce, b"head", &sealed, &mut opened) && opened == message[..bytes], "{lengths:?}");
+            for at in [0, sealed.len() / 2, sealed.len() - 1] {
+                let mut forged = sealed.clone();
+                forged[at] ^= 1;
+                assert!(!open_to(&key, nonce, b"head", &forged, &mut opened), "byte {at} of {lengths:?}");
+                assert!(opened.iter().all(|byte| *byte == 0), "nothing of a forged message is left");
+            }
+            assert!(!open_to(&key, nonce, b"other", &sealed, &mut opened));
+            assert!(!open_to(&key, nonce, b"head", &sealed, &mut vec![0; bytes + 1]));
+            assert!(!open_to(&key, nonce, b"head", &sealed[..TAG_BYTES - 1], &mut []));
+        }
     }
 }

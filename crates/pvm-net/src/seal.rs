@@ -64,10 +64,33 @@ impl Seal {
         Some(if self.is_encrypted { payload } else { &head[head_bytes..] })
     }
 
+    /// Does what [`Seal::seal`] does for a datagram of these parts, into memory of their length and [`TAG_BYTES`]. The seal
+    /// must be one that encrypts.
+    pub fn seal_to(&self, serial: u64, head: &[u8], parts: &[&[u8]], datagram: &mut [u8]) {
+        assert!(self.is_encrypted, "the payload is encrypted");
+        let (place, rest) = datagram.split_at_mut(head.len());
+        place.copy_from_slice(head);
+        let (sealed, tag) = rest.split_last_chunk_mut().expect("there is room for the tag");
+        *tag = aegis::seal_to(&self.key, nonce(serial), head, parts, sealed);
+    }
+
+    /// Does what [`Seal::open`] does, and puts the payload into memory of its length. Returns false if the datagram was not
+    /// sealed with this secret, or its payload has another length. The seal must be one that encrypts.
+    pub fn open_to(&self, serial: u64, head_bytes: usize, datagram: &[u8], payload: &mut [u8]) -> bool {
+        assert!(self.is_encrypted, "the payload is encrypted");
+        let split = datagram.split_at_checked(head_bytes);
+        split.is_some_and(|(head, sealed)| aegis::open_to(&self.key, nonce(serial), head, sealed, payload))
+    }
+
     /// Encrypts in place, and returns the tag that belongs to it. No two calls for a secret, of this method or of
     /// [`Seal::seal`], may have the same `serial`.
     pub fn seal_apart(&self, serial: u64, payload: &mut [u8]) -> [u8; TAG_BYTES] {
         aegis::seal(&self.key, nonce(serial), &[], payload)
+    }
+
+    /// Does what [`Seal::seal_apart`] does, into memory of the payload's length.
+    pub fn seal_apart_to(&self, serial: u64, payload: &[u8], sealed: &mut [u8]) -> [u8; TAG_BYTES] {
+        aegis::seal_to(&self.key, nonce(serial), &[], &[payload], sealed)
     }
 
     /// Decrypts in place. Returns false if payload and tag were not sealed with this secret.
@@ -106,6 +129,23 @@ mod tests {
                 assert_eq!(open(&seals[0], 7, sealed[..at].to_vec()), None, "{at} bytes");
             }
         }
+    }
+
+    #[test]
+    fn a_datagram_that_is_sealed_into_other_memory_is_the_same() {
+        let seal = Seal::new(&[1; SECRET_BYTES], true);
+        let mut wanted = b"head, payload".to_vec();
+        seal.seal(7, 5, &mut wanted);
+        let mut sealed = vec![9; 13 + TAG_BYTES];
+        seal.seal_to(7, b"head,", &[b" ", b"", b"payload"], &mut sealed);
+        assert_eq!(sealed, wanted);
+        let mut payload = [0; 8];
+        assert!(seal.open_to(7, 5, &sealed, &mut payload) && &payload == b" payload");
+        assert!(!seal.open_to(8, 5, &sealed, &mut payload));
+        assert!(!seal.open_to(7, 5, &sealed[..4], &mut payload));
+        let (mut apart, mut other) = (*b"payload", [0; 7]);
+        assert_eq!(seal.seal_apart(9, &mut apart), seal.seal_apart_to(9, b"payload", &mut other));
+        assert_eq!(apart, other);
     }
 
     #[test]

@@ -165,12 +165,15 @@ impl DirectLinks {
         }
     }
 
-    /// Returns whether a link to that task is wanted now: because the program asks for links, or because so much is sent to
-    /// it. If a link to it has broken, not before a pause is over.
+    /// Returns whether a link to that task is worth its cost: because the program asks for links, or because so much is sent
+    /// to it.
+    pub fn is_worth_a_link(&self, to: Tid) -> bool {
+        self.wants_links() || self.unasked.is_enough(to)
+    }
+
+    /// Returns whether a link to that task is wanted now. If a link to it has broken, not before a pause is over.
     fn wants_link(&self, to: Tid) -> bool {
-        self.allows_links()
-            && (self.wants_links() || self.unasked.is_enough(to))
-            && self.backoffs.get(&to).is_none_or(Backoff::may_request)
+        self.allows_links() && self.is_worth_a_link(to) && self.backoffs.get(&to).is_none_or(Backoff::may_request)
     }
 
     /// Returns whether there is a link to that peer, used or not.

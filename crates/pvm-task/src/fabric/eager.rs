@@ -1,8 +1,7 @@
 //! Eager bodies on their way to the provider; and how long bodies take, so that the peer learns which of its bodies should be
 //! eager.
-use super::no_region;
 use super::pieces::{Source, replace_lent};
-use super::sealed::Seals;
+use super::sealed::{FRAME_SEAL_BYTES, Seals};
 use pvm_core::fabric::{Ready, Transfer, Transfers, Wishes};
 use pvm_net::fabric::{Endpoint, Peer, SendError, Start};
 use std::collections::VecDeque;
@@ -77,7 +76,6 @@ pub(super) fn send_frame(
     seals: Option<&Seals>,
     ready: &Ready<'_>,
     source: Option<&Source>,
-    scratch: &mut Vec<u8>,
 ) -> Result<(), SendError> {
     let (head, content) = (ready.head(), ready.content);
     let mut send = |bytes: &[u8], rest: Option<(Start, usize)>| {
@@ -87,13 +85,11 @@ pub(super) fn send_frame(
                 None => endpoint.send(peer, &[head, content, bytes]),
             };
         };
-        scratch.clear();
-        [head, content, bytes].iter().for_each(|part| scratch.extend_from_slice(part));
-        if let Some((start, bytes)) = rest {
-            endpoint.append(start, bytes, scratch).ok_or_else(|| SendError::Failed(no_region()))?;
-        }
-        seals.seal_frame(ready.serial, scratch);
-        endpoint.send(peer, &[scratch])
+        let rest_bytes = rest.map_or(bytes.len(), |(_, bytes)| bytes);
+        let frame_bytes = head.len() + content.len() + rest_bytes + FRAME_SEAL_BYTES;
+        endpoint.send_made(peer, frame_bytes, rest, |frame, rest| {
+            seals.seal_frame(ready.serial, [head, content, if rest.is_empty() { bytes } else { rest }], frame);
+        })
     };
     match source.zip(ready.body) {
         Some((source, part)) => {

@@ -150,7 +150,6 @@ pub struct FabricLinks {
     events: VecDeque<FabricEvent>,
     /// Frames that were dropped, because they name no link, or have not its seal.
     pub dropped: u64,
-    scratch: Vec<u8>,
     pauses: Pauses,
     /// The receive that waits for a long body, with memory for it.
     posted: Posted,
@@ -176,7 +175,6 @@ impl FabricLinks {
             heap: HeapParts::default(),
             events: VecDeque::new(),
             dropped: 0,
-            scratch: Vec::new(),
             pauses: Pauses::default(),
             posted: Posted::default(),
             active_at: None,
@@ -365,11 +363,10 @@ impl FabricLinks {
         };
         let (frame, spares, rooms) = self.endpoint.message_mut(&mut slot);
         let mut memory = EagerMemory { link: name, posted: &mut self.posted, spares, rooms };
-        let opened = match &from.seals {
-            Some(seals) => seals.open_frame(frame, &from.link),
-            None => Some(&*frame),
+        let result = match &from.seals {
+            Some(seals) => seals.take_in(frame, &mut from.link, &mut memory),
+            None => Some(from.link.receive(frame, &mut memory)),
         };
-        let result = opened.map(|frame| from.link.receive(frame, &mut memory));
         self.endpoint.post(slot)?;
         match result {
             None => self.dropped += 1,

@@ -58,17 +58,21 @@ impl Source {
         matches!(self, Source::At(Start::Lent(..)))
     }
 
-    /// Copies bytes of the body to memory of the endpoint.
-    fn copy(&self, at: usize, endpoint: &mut Endpoint, to: (RegionId, usize), bytes: usize) -> Option<()> {
+    /// Lets `make` write to memory of the endpoint from bytes of the body.
+    fn make<T>(
+        &self,
+        at: usize,
+        endpoint: &mut Endpoint,
+        to: (RegionId, usize),
+        bytes: usize,
+        make: impl FnOnce(&mut [u8], &[u8]) -> T,
+    ) -> Option<T> {
         count_copy(bytes);
         match self {
-            Source::At(start) => return endpoint.copy(start.after(at), to, bytes),
-            Source::Bytes(body) => endpoint.part_mut(to.0, to.1, bytes)?.copy_from_slice(&body[at..at + bytes]),
-            Source::Block(block) => {
-                endpoint.part_mut(to.0, to.1, bytes)?.copy_from_slice(&block.lend(at..at + bytes));
-            }
+            Source::At(start) => endpoint.make_part(start.after(at), to, bytes, make),
+            Source::Bytes(body) => Some(make(endpoint.part_mut(to.0, to.1, bytes)?, &body[at..at + bytes])),
+            Source::Block(block) => Some(make(endpoint.part_mut(to.0, to.1, bytes)?, &block.lend(at..at + bytes))),
         }
-        Some(())
     }
 
     /// Calls `send` with the bytes, or with the place from which the endpoint is to take them.
@@ -169,25 +173,24 @@ impl Pieces {
     pub fn seal(&mut self, link: &mut Link, seals: &Seals, endpoint: &mut Endpoint) -> Result<bool, Failure> {
         let Some(lacking) = link.lacking() else { return Ok(false) };
         let bytes = sealed_piece_bytes(lacking.bytes as usize);
-        self.stage(link, endpoint, bytes, |piece| seals.seal_piece(lacking.number, piece))
+        self.stage(link, endpoint, bytes, |place, piece| seals.seal_piece(lacking.number, piece, place))
     }
 
-    /// Copies the next piece, of this many bytes or the rest, to free memory, and makes it ready. Returns whether there was
-    /// memory.
+    /// Lets `make` write the next piece, of this many bytes or the rest, to free memory, and makes it ready with the tag that
+    /// `make` returns. Returns whether there was memory.
     fn stage(
         &mut self,
         link: &mut Link,
         endpoint: &mut Endpoint,
         bytes_max: usize,
-        tag_of: impl FnOnce(&mut [u8]) -> [u8; PIECE_TAG_BYTES],
+        make: impl FnOnce(&mut [u8], &[u8]) -> [u8; PIECE_TAG_BYTES],
     ) -> Result<bool, Failure> {
         let (Some(lacking), Some(stages)) = (link.lacking(), self.stages) else { return Ok(false) };
         let (at, left) = (lacking.at as usize, lacking.bytes as usize);
         let bytes = left.min(bytes_max);
         let Some(start) = self.ring.room(bytes) else { return Ok(false) };
         let source = self.sources.front().expect("each body has a source until its last piece");
-        source.copy(at, endpoint, (stages, start), bytes).ok_or_else(no_region)?;
-        let tag = tag_of(endpoint.part_mut(stages, start, bytes).ok_or_else(no_region)?);
+        let tag = source.make(at, endpoint, (stages, start), bytes, make).ok_or_else(no_region)?;
         let remote = endpoint.remote(stages, start, bytes).ok_or_else(no_region)?;
         link.add_piece(offered(remote, bytes), tag);
         self.ring.used.push_back((lacking.number, start, start + bytes));
@@ -209,7 +212,10 @@ impl Pieces {
         let copy = match self.sources.front() {
             Some(Source::Bytes(copy)) => copy.clone(),
             Some(source) if source.is_lent() && lacking.at == 0 => {
-                return self.stage(link, endpoint, FIRST_BYTES, |_| [0; PIECE_TAG_BYTES]);
+                return self.stage(link, endpoint, FIRST_BYTES, |place, piece| {
+                    place.copy_from_slice(piece);
+                    [0; PIECE_TAG_BYTES]
+                });
             }
             _ => return Ok(false),
         };

@@ -49,10 +49,10 @@ impl BodyMemory for EagerMemory<'_> {
         self.spares.take(bytes).map(ArrivedBody::Here)
     }
 
-    fn write(&mut self, at: usize, bytes: &[u8]) -> bool {
-        count_copy(bytes.len());
+    fn part(&mut self, at: usize, bytes: usize) -> Option<&mut [u8]> {
+        count_copy(bytes);
         let filling = self.posted.filling.as_mut().filter(|filling| filling.link == self.link);
-        filling.and_then(|filling| filling.room.as_mut()).is_some_and(|room| self.rooms.write(room, at, bytes))
+        filling.and_then(|filling| filling.room.as_mut()).and_then(|room| self.rooms.part_mut(room, at, bytes))
     }
 }
 

@@ -135,7 +135,7 @@ impl FabricLinks {
             let Some(ready) = to.link.ready(to.frame_seal_bytes()) else { break };
             let (is_end, copied) = ready.body.map_or((false, 0), |part| (part.is_last, part.bytes));
             let source = to.bodies.eager.front();
-            match send_frame(&mut self.endpoint, to.peer, to.seals.as_ref(), &ready, source, &mut self.scratch) {
+            match send_frame(&mut self.endpoint, to.peer, to.seals.as_ref(), &ready, source) {
                 Ok(()) => {
                     to.link.sent();
                     count_copy(copied);

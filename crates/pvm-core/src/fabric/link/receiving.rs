@@ -12,9 +12,9 @@ pub trait BodyMemory {
     /// link may be delivered before it.
     fn reserve(&mut self, bytes: usize, next: Option<(u64, &[u8])>) -> Option<ArrivedBody>;
 
-    /// Copies the next bytes of the body whose place is [`ArrivedBody::Placed`], from this position on. Returns false if
-    /// the place is not there any more.
-    fn write(&mut self, at: usize, bytes: &[u8]) -> bool;
+    /// Returns where bytes of the body whose place is [`ArrivedBody::Placed`] go, from this position on. Returns `None` if the
+    /// place is not there any more.
+    fn part(&mut self, at: usize, bytes: usize) -> Option<&mut [u8]>;
 }
 
 /// Memory that always becomes the link's.
@@ -23,7 +23,7 @@ impl<F: FnMut(usize) -> Option<Vec<u8>>> BodyMemory for F {
         self(bytes).map(ArrivedBody::Here)
     }
 
-    fn write(&mut self, _: usize, _: &[u8]) -> bool {
+    fn part(&mut self, _: usize, _: usize) -> Option<&mut [u8]> {
         unreachable!("the body is here")
     }
 }
@@ -74,6 +74,19 @@ impl Link {
             return Ok(());
         }
         self.take(frame, memory)?;
+        self.take_early(memory)
+    }
+
+    /// Takes a frame of the peer in whose bytes were written to [`Link::room_for`].
+    pub fn receive_written(&mut self, header: &Header, bytes: usize, memory: Memory<'_>) -> Result<(), Violation> {
+        self.frames_received += 1;
+        self.count(header)?;
+        self.bytes_came(bytes);
+        self.deliver();
+        self.take_early(memory)
+    }
+
+    fn take_early(&mut self, memory: Memory<'_>) -> Result<(), Violation> {
         while let Some(next) = self.early.remove(&self.frames_received) {
             self.take(&next, memory)?;
         }
@@ -90,15 +103,9 @@ impl Link {
     fn take(&mut self, frame: &[u8], memory: Memory<'_>) -> Result<(), Violation> {
         let (header, rest) = Header::read(frame).ok_or(Violation::NoFrame)?;
         self.frames_received += 1;
-        let news = self.take_counters(&header)?;
-        if header.kind == Kind::Grant {
-            return if news >= u64::from(self.peer_credits).div_ceil(2) { Ok(()) } else { Err(Violation::Grant) };
-        }
-        if self.counted_received == self.told_allowed {
-            return Err(Violation::NoCredit);
-        }
-        self.counted_received += 1;
+        self.count(&header)?;
         match header.kind {
+            Kind::Grant => return Ok(()),
             Kind::Several => {
                 let mut rest = rest;
                 while !rest.is_empty() {
@@ -116,10 +123,23 @@ impl Link {
             }
             Kind::More => self.take_more(rest, memory)?,
             Kind::Wanted => self.take_wanted(rest)?,
-            Kind::Taken | Kind::Grant => {}
+            Kind::Taken => {}
             kind => self.take_kind(kind, rest)?,
         }
         self.deliver();
+        Ok(())
+    }
+
+    /// Takes the counters of a frame over, and counts it if it uses a credit.
+    fn count(&mut self, header: &Header) -> Result<(), Violation> {
+        let news = self.take_counters(header)?;
+        if header.kind == Kind::Grant {
+            return if news >= u64::from(self.peer_credits).div_ceil(2) { Ok(()) } else { Err(Violation::Grant) };
+        }
+        if self.counted_received == self.told_allowed {
+            return Err(Violation::NoCredit);
+        }
+        self.counted_received += 1;
         Ok(())
     }
 
@@ -197,22 +217,55 @@ impl Link {
     /// Takes the next bytes of an eager body in.
     fn take_more(&mut self, bytes: &[u8], memory: Memory<'_>) -> Result<(), Violation> {
         let last = self.arrivals.back_mut().filter(|last| last.bytes_to_come > 0).ok_or(Violation::Piece)?;
-        let left = last.bytes_to_come.checked_sub(bytes.len() as u64).filter(|_| !bytes.is_empty());
-        let left = left.ok_or(Violation::Piece)?;
+        if bytes.is_empty() || last.bytes_to_come < bytes.len() as u64 {
+            return Err(Violation::Piece);
+        }
         match &mut last.body {
             ArrivedBody::Here(body) => body.extend_from_slice(bytes),
-            ArrivedBody::Placed { bytes: all } => {
-                if !memory.write(*all - last.bytes_to_come as usize, bytes) {
-                    self.events.push_back(Event::NoMemory);
-                }
-            }
+            ArrivedBody::Placed { bytes: all } => match memory.part(*all - last.bytes_to_come as usize, bytes.len()) {
+                Some(place) => place.copy_from_slice(bytes),
+                None => self.events.push_back(Event::NoMemory),
+            },
             ArrivedBody::None | ArrivedBody::Read => return Err(Violation::Piece),
         }
-        last.bytes_to_come = left;
-        if left == 0 {
-            last.awaited.clear();
-        }
+        self.bytes_came(bytes.len());
         Ok(())
+    }
+
+    /// Counts the next bytes of an eager body, which are in their place.
+    fn bytes_came(&mut self, bytes: usize) {
+        if let Some(last) = self.arrivals.back_mut() {
+            last.bytes_to_come -= bytes as u64;
+            if last.bytes_to_come == 0 {
+                last.awaited.clear();
+            }
+        }
+    }
+
+    /// Returns where the bytes of a frame go that has this header and this many bytes: if it is the next frame, and has only
+    /// bytes of an eager body that has begun. They may be written there before [`Link::receive_written`]; if they are not,
+    /// [`Link::forget_room`] is to be called.
+    pub fn room_for<'a>(&'a mut self, header: &Header, bytes: usize, memory: Memory<'a>) -> Option<&'a mut [u8]> {
+        let last = self.arrivals.back_mut().filter(|last| last.bytes_to_come >= bytes as u64)?;
+        if header.kind != Kind::More || header.serial != self.frames_received || bytes == 0 {
+            return None;
+        }
+        match &mut last.body {
+            ArrivedBody::Here(body) => {
+                let at = body.len();
+                body.resize(at + bytes, 0);
+                Some(&mut body[at..])
+            }
+            ArrivedBody::Placed { bytes: all } => memory.part(*all - last.bytes_to_come as usize, bytes),
+            ArrivedBody::None | ArrivedBody::Read => None,
+        }
+    }
+
+    /// Takes back the room for this many bytes.
+    pub fn forget_room(&mut self, bytes: usize) {
+        if let Some(ArrivedBody::Here(body)) = self.arrivals.back_mut().map(|last| &mut last.body) {
+            body.truncate(body.len().saturating_sub(bytes));
+        }
     }
 
     /// Returns how many bytes of the body that the owner has placed have arrived, and its length, if it is not complete.

@@ -161,6 +161,11 @@ impl Memory {
         matches!(self.origin, Origin::Lent)
     }
 
+    /// Returns whether others may write there.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.origin, Origin::Shared)
+    }
+
     /// Returns whether this process may write there.
     pub(super) fn is_private(&self) -> bool {
         matches!(self.origin, Origin::Private)

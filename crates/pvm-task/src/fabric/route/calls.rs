@@ -26,7 +26,8 @@ impl Member {
             && !self.fabric.has_link(to)
             && !self.fabric.has_asked(to)
             && !self.direct.has_link(to)
-            && (self.direct.wants_links() || self.fabric.has_sent_enough(to))
+            // Whenever a direct link is worth its cost, a link on a fabric is, too.
+            && (self.direct.is_worth_a_link(to) || self.fabric.has_sent_enough(to))
             && self.fabric.backoffs.get(&to).is_none_or(Backoff::may_request)
     }
 

@@ -103,14 +103,13 @@ impl Rooms<'_> {
         Some(unsafe { std::slice::from_raw_parts(room.start.as_ptr(), bytes) })
     }
 
-    /// Copies bytes to this position. Returns false if the memory is the caller's again, or ends before.
-    pub fn write(&self, room: &mut Room, at: usize, bytes: &[u8]) -> bool {
-        if !self.0.is_in(room.loan) || at.checked_add(bytes.len()).is_none_or(|end| end > room.bytes) {
-            return false;
+    /// Returns this part, or `None` if the memory is the caller's again, or ends before.
+    pub fn part_mut<'b>(&self, room: &'b mut Room, at: usize, bytes: usize) -> Option<&'b mut [u8]> {
+        if !self.0.is_in(room.loan) || at.checked_add(bytes).is_none_or(|end| end > room.bytes) {
+            return None;
         }
-        // SAFETY: the memory is lent for writing, nothing else uses it, and it has room for these bytes.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), room.start.as_ptr().add(at), bytes.len()) };
-        true
+        // SAFETY: the memory is lent for writing, nothing else uses it while the room is borrowed, and it has these bytes.
+        Some(unsafe { std::slice::from_raw_parts_mut(room.start.as_ptr().add(at), bytes) })
     }
 }
 

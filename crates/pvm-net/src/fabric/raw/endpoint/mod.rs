@@ -313,6 +313,33 @@ impl Endpoint {
         self.submit(peer, index, before + bytes)
     }
 
+    /// Sends a message of this length that `make` writes to its place, from bytes that begin at `from` and have this number, if
+    /// there is such a place.
+    pub fn send_made(
+        &mut self,
+        peer: Peer,
+        bytes: usize,
+        from: Option<(Start, usize)>,
+        make: impl FnOnce(&mut [u8], &[u8]),
+    ) -> Result<(), SendError> {
+        let (index, _) = self.fill(&[], bytes)?;
+        // SAFETY: the buffer has this many bytes, and no operation uses it.
+        let message = unsafe { std::slice::from_raw_parts_mut(self.buffer(index), bytes) };
+        let is_made = match from {
+            Some((from, bytes)) => self.with_bytes(from, bytes, |source| make(message, source)).is_some(),
+            None => {
+                make(message, &[]);
+                true
+            }
+        };
+        if !is_made {
+            self.free_sends.push(index);
+            let absent = Failure { call: "fi_send", words: "there are no such bytes".into() };
+            return Err(SendError::Failed(absent));
+        }
+        self.submit(peer, index, bytes)
+    }
+
     /// Copies these parts to a free send buffer, in which `more` bytes will follow. Returns its index, and their length.
     fn fill(&mut self, parts: &[&[u8]], more: usize) -> Result<(usize, usize), SendError> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();

@@ -52,14 +52,22 @@ impl Endpoint {
         self.regions.get(&region).map_or(0, |(_, memory)| memory.len())
     }
 
-    /// Copies to memory that was registered for this process alone, at an offset. Others may write to
-    /// shared memory meanwhile; the copy then holds some of either. Returns `None` if one of the places is not there.
-    pub fn copy(&mut self, from: Start, to: (RegionId, usize), bytes: usize) -> Option<()> {
-        let from = self.readable(from, bytes)?;
-        let to = self.private_part(to.0, to.1, bytes)?;
-        // SAFETY: both places have this many bytes. They may overlap if the regions are the same one.
-        unsafe { std::ptr::copy(from, to, bytes) };
-        Some(())
+    /// Lets `make` write to memory that was registered for this process alone, at an offset, from as many bytes elsewhere.
+    /// Returns `None` if one of the places is not there. The places must not overlap.
+    pub fn make_part<T>(
+        &mut self,
+        from: Start,
+        (region, offset): (RegionId, usize),
+        bytes: usize,
+        make: impl FnOnce(&mut [u8], &[u8]) -> T,
+    ) -> Option<T> {
+        if matches!(from, Start::InRegion(source, _) if source == region) {
+            return None;
+        }
+        let to = self.private_part(region, offset, bytes)?;
+        // SAFETY: as in `part_mut`; the source is in another region.
+        let to = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
+        self.with_bytes(from, bytes, |source| make(to, source))
     }
 
     /// Returns a part of memory that was registered for this process alone. A peer that was told of it may read it at any
@@ -71,16 +79,21 @@ impl Endpoint {
         Some(unsafe { std::slice::from_raw_parts_mut(start, bytes) })
     }
 
-    /// Appends bytes to a vector. Others may write to shared memory meanwhile. Returns `None` if they are not there.
-    pub fn append(&self, from: Start, bytes: usize, to: &mut Vec<u8>) -> Option<()> {
-        let from = self.readable(from, bytes)?;
-        to.reserve(bytes);
-        // SAFETY: the place has this many bytes, and the vector room for them behind its end, where nobody else writes.
-        unsafe {
-            std::ptr::copy_nonoverlapping(from, to.as_mut_ptr().add(to.len()), bytes);
-            to.set_len(to.len() + bytes);
+    /// Calls `read` with these bytes. Others may write to shared memory, of which `read` gets a copy, with some of either.
+    /// Returns `None` if the bytes are not there.
+    pub(super) fn with_bytes<T>(&self, from: Start, bytes: usize, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let start = self.readable(from, bytes)?;
+        if !self.is_shared(from) {
+            // SAFETY: the place has this many bytes, and nobody writes to it: it is lent, or belongs to this process alone.
+            return Some(read(unsafe { std::slice::from_raw_parts(start, bytes) }));
         }
-        Some(())
+        let mut copy = Vec::<u8>::with_capacity(bytes);
+        // SAFETY: the place has this many bytes, and the vector room for them, where nobody else writes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(start, copy.as_mut_ptr(), bytes);
+            copy.set_len(bytes);
+        }
+        Some(read(&copy))
     }
 
     /// Returns the address of bytes that are sent, if they are there.
@@ -90,6 +103,14 @@ impl Endpoint {
             Start::Lent(loan, offset) => self.lent_source.part(loan, offset, bytes)?,
         };
         Some(address.cast_const())
+    }
+
+    /// Returns whether other processes may write to these bytes.
+    fn is_shared(&self, start: Start) -> bool {
+        match start {
+            Start::InRegion(region, _) => self.regions.get(&region).is_some_and(|(_, memory)| memory.is_shared()),
+            Start::Lent(..) => false,
+        }
     }
 
     fn region_part(&self, region: RegionId, offset: usize, bytes: usize) -> Option<*mut u8> {

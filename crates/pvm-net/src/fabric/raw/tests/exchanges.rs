@@ -437,9 +437,9 @@ fn lent_memory_is_copied_and_its_end_read_in_the_same_call() {
                 one.send_from(to_other, &[b"x"], at(3), 4).unwrap();
                 assert!(one.poll().unwrap().is_none());
                 assert_eq!(receive(&mut other), b"x\x03\x04\x05\x06");
-                assert_eq!(one.copy(at(BODY_BYTES - 4), (private, 6), 4), Some(()));
+                assert_eq!(copy(&mut *one, at(BODY_BYTES - 4), (private, 6), 4), Some(()));
                 assert_eq!(one.part_mut(private, 6, 4).as_deref(), Some(&source[BODY_BYTES - 4..]));
-                assert_eq!(one.copy(at(BODY_BYTES - 3), (private, 6), 4), None, "beyond the end");
+                assert_eq!(copy(&mut *one, at(BODY_BYTES - 3), (private, 6), 4), None, "beyond the end");
                 assert_eq!(one.register_lent(BODY_BYTES), Ok(None), "there is nothing behind it");
                 let region = one.register_lent(1000).unwrap().unwrap();
                 assert_eq!(one.region_bytes(region), BODY_BYTES - 1000);
@@ -450,8 +450,7 @@ fn lent_memory_is_copied_and_its_end_read_in_the_same_call() {
         );
         // Neither after the call nor in the next one.
         let refuses = |one: &mut Endpoint| {
-            let mut bytes = Vec::new();
-            assert_eq!((one.append(start.unwrap(), 1, &mut bytes), bytes.len()), (None, 0));
+            assert_eq!(copy(one, start.unwrap(), (private, 6), 1), None);
             assert!(matches!(one.send_from(to_other, &[], start.unwrap(), 1), Err(SendError::Failed(_))));
         };
         refuses(&mut one);
@@ -461,16 +460,21 @@ fn lent_memory_is_copied_and_its_end_read_in_the_same_call() {
     }
 }
 
+fn copy(endpoint: &mut Endpoint, from: Start, to: (RegionId, usize), bytes: usize) -> Option<()> {
+    endpoint.make_part(from, to, bytes, |place, source| place.copy_from_slice(source))
+}
+
 #[test]
 fn only_memory_of_this_process_alone_is_written() {
     let mut one = open(Traits::PLAIN);
     let (shared, private) = (one.register(heap(b"content")).unwrap(), one.register(Memory::anonymous(10).unwrap()));
     let private = private.unwrap();
     let at = Start::InRegion;
-    assert_eq!(one.copy(at(shared, 3), (private, 6), 4), Some(()));
+    assert_eq!(copy(&mut one, at(shared, 3), (private, 6), 4), Some(()));
     assert_eq!(one.part_mut(private, 4, 6).as_deref(), Some(&b"\0\0tent"[..]));
-    assert_eq!(one.copy(at(shared, 0), (private, 7), 4), None, "beyond the end");
-    assert_eq!(one.copy(at(private, 0), (shared, 0), 1), None);
+    assert_eq!(copy(&mut one, at(shared, 0), (private, 7), 4), None, "beyond the end");
+    assert_eq!(copy(&mut one, at(private, 0), (shared, 0), 1), None);
+    assert_eq!(copy(&mut one, at(private, 0), (private, 5), 1), None, "the places might overlap");
     assert!(one.part_mut(shared, 0, 1).is_none() && one.part_mut(private, 11, 0).is_none());
 }
 
@@ -487,10 +491,25 @@ fn a_message_ends_with_a_part_of_a_region() {
     assert_eq!(one.send_from(to_other, &[b"x"], at(0), long), Err(SendError::TooLong));
     let beyond = one.send_from(to_other, &[], at(100_000), 8);
     assert!(matches!(beyond, Err(SendError::Failed(failure)) if failure.words.contains("no such bytes")));
-    let mut bytes = b"some ".to_vec();
-    assert_eq!(one.append(at(0), 7, &mut bytes), Some(()));
-    assert_eq!(bytes, b"some content");
-    assert_eq!(one.append(at(100_000), 8, &mut bytes), None);
+    let made = |from: Option<(Start, usize)>, one: &mut Endpoint| {
+        one.send_made(to_other, 9, from, |message, source| {
+            let (first, rest) = message.split_at_mut(2);
+            first.copy_from_slice(b"A ");
+            rest[..source.len()].copy_from_slice(source);
+            rest[source.len()..].fill(b'.');
+        })
+    };
+    made(Some((at(0).after(3), 4)), &mut one).unwrap();
+    assert!(one.poll().unwrap().is_none());
+    assert_eq!(receive(&mut other), b"A tent...");
+    made(None, &mut one).unwrap();
+    assert!(one.poll().unwrap().is_none());
+    assert_eq!(receive(&mut other), b"A .......");
+    // Without the bytes, the buffer is free again.
+    for _ in 0..2 * QUEUES.sends {
+        let beyond = made(Some((at(100_000), 8)), &mut one);
+        assert!(matches!(beyond, Err(SendError::Failed(failure)) if failure.words.contains("no such bytes")));
+    }
     one.retire(region);
     assert_eq!(one.remote(region, 0, 1), None);
 }
