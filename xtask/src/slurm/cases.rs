@@ -173,7 +173,7 @@ fn job_ends(cluster: &Cluster<'_>) -> Result<()> {
 
 /// Kills all `srun`, as Slurm does at the end of a batch script in any order with the other processes of the script.
 fn srun_killed(cluster: &Cluster<'_>) -> Result<()> {
-    let shell = "rm -f go; pvm up; until [ -e go ]; do sleep 0.1; done; pvm run -n 6 echo here";
+    let shell = "rm -f go; pvm up; until [ -e go ]; do sleep 0.1; done; echo conf | pvm; pvm run -n 6 echo here";
     let mut running = cluster.begin(&format!("salloc -Q {ALL} sh -c '{shell}'"))?;
     running.says("4 hosts")?;
     // `srun` forks, but starts no `srun`.
@@ -187,7 +187,7 @@ fn srun_killed(cluster: &Cluster<'_>) -> Result<()> {
     std::thread::sleep(Duration::from_secs(1));
     cluster.sh("touch go")?;
     let said = running.end()?;
-    ensure!(lines(&said.text, "here") == 6, "{}", said.text);
+    ensure!(lines(&said.text, "4 hosts") == 2 && lines(&said.text, "here") == 6, "{}", said.text);
     cluster.nothing_is_left()
 }
 

@@ -113,9 +113,9 @@ impl DirectLinks {
                     std::thread::yield_now();
                     self.ready()
                 }
-                false => self.wait_until_ready(None, left.min(SEND_WAIT_MAX / 4)),
+                false => self.wait_until_ready(None, left.min(SEND_WAIT_MAX / 4), false),
             };
-            self.poll_all(&readable, Some((to, count)));
+            self.poll_all(&readable, Some((to, count)), false);
         }
     }
 }

@@ -335,6 +335,7 @@ impl Member {
                     link.give_up(GivenUp::ByPeer);
                 }
                 (link.falling_back, link.read_closed) = (true, true);
+                link.read_ahead.clear();
                 self.direct.pacing.remove(peer);
                 if self.direct.draining == Some(peer) {
                     self.direct.draining = None;

@@ -102,6 +102,9 @@ pub(crate) enum Until {
 pub(crate) struct ReadOutcome {
     pub messages: usize,
     pub until: Until,
+    /// Whether messages are read whose turn comes with the peer's route switch ([`DirectLink::on_route_switch`]): the peer may
+    /// wait for that in a send of its own, in which it takes in no route switch either.
+    pub reads_ahead: bool,
     /// How many bytes of bodies have been read.
     pub bytes: usize,
     /// Memory of an earlier body, with any content, for one that begins. What is left of it.
@@ -290,7 +293,7 @@ impl DirectLink {
         self.has_more = false;
         let (mut messages, mut bytes) = (0, 0);
         while messages < MESSAGES_IN_TURN_MAX && bytes < BYTES_IN_TURN_MAX {
-            if self.holds_message() {
+            if self.holds_message() && !outcome.reads_ahead {
                 return Ok(());
             }
             if self.is_over(outcome.until) {
@@ -319,7 +322,11 @@ impl DirectLink {
                 if let Some(PartialMessage { meta, body, .. }) = self.incoming.finish() {
                     messages += 1;
                     outcome.messages += 1;
-                    arrived.extend([LinkMessage { peer: self.peer, meta, body }]);
+                    let message = LinkMessage { peer: self.peer, meta, body };
+                    match self.peer_has_switched() {
+                        true => arrived.extend([message]),
+                        false => self.read_ahead.push(message),
+                    }
                     continue;
                 }
             }

@@ -11,7 +11,7 @@
 use super::Body;
 use super::awaiting::{AWAITED_BYTES_MIN, Awaits};
 use super::frames::{FRAME_BYTES_MAX, Frame};
-use super::incoming::Incoming;
+use super::incoming::{Incoming, LinkMessage};
 use super::outgoing::Outgoing;
 use super::send_queue::{QueuedBody, QueuedMessage, SendQueue};
 use super::stall::Stall;
@@ -76,6 +76,9 @@ pub(crate) struct DirectLink {
     /// the link. A route switch may arrive before the leaving frame that the peer sent earlier.
     peer_switches: i32,
     pub(super) incoming: Incoming,
+    /// Messages that were read while a send waited, before the peer's route switch: earlier ones may still be on the default
+    /// route.
+    pub(super) read_ahead: Vec<LinkMessage>,
     /// How many bytes of long messages the peer may have sent in all; the maximum if that is not limited.
     pub(super) granted: u64,
     /// Whether the peer has to be told that.
@@ -153,6 +156,7 @@ impl DirectLink {
             left: None,
             peer_switches: 0,
             incoming: Incoming::default(),
+            read_ahead: Vec::new(),
             granted,
             owes_grant: false,
             out_of_order: 0,
@@ -243,10 +247,11 @@ impl DirectLink {
         self.received.clone()
     }
 
-    /// Handles the peer's route switch.
-    pub fn on_route_switch(&mut self) {
+    /// Handles the peer's route switch. Returns the messages that were read before it.
+    pub fn on_route_switch(&mut self) -> Vec<LinkMessage> {
         self.peer_switches = self.peer_switches.saturating_add(1);
         self.has_more = true;
+        std::mem::take(&mut self.read_ahead)
     }
 
     /// Returns whether the peer sends its messages on the link, and all earlier ones have arrived.
@@ -271,13 +276,19 @@ impl DirectLink {
 
     /// Returns whether a message waits to be read until the peer's route switch arrives.
     pub(super) fn holds_message(&self) -> bool {
-        !self.peer_has_switched() && self.incoming.has_begun()
+        !self.peer_has_switched() && (self.incoming.has_begun() || !self.read_ahead.is_empty())
     }
 
-    /// Returns the events to watch for on the socket. Messages must not be read before the peer's route switch.
+    /// Returns the events to watch for on the socket.
     pub fn interest(&self) -> PollFlags {
+        self.interest_of(false)
+    }
+
+    /// Does the same. Without `reads_ahead`, no message is read before the peer's route switch.
+    pub(super) fn interest_of(&self, reads_ahead: bool) -> PollFlags {
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, !self.read_closed && !self.holds_message() && !self.lacks_stack);
+        let holds = self.holds_message() && !reads_ahead;
+        flags.set(PollFlags::IN, !self.read_closed && !holds && !self.lacks_stack);
         flags.set(PollFlags::OUT, !self.is_flushed());
         flags
     }
@@ -488,7 +499,7 @@ impl DirectLink {
 
     /// Returns whether a grant would be read, if one is needed.
     pub fn can_hear_grants(&self) -> bool {
-        !self.is_held || !(self.read_closed || self.holds_message())
+        !self.is_held || !self.read_closed
     }
 
     /// Returns how much the connection has carried, as far as the system reports it.

@@ -86,6 +86,23 @@ fn messages_on_the_link_wait_for_the_route_switch() {
 }
 
 #[test]
+fn what_was_read_ahead_is_passed_on_with_the_route_switch() {
+    let [mut one, mut two] = established(None);
+    send(&mut one, 5, b"first");
+    send(&mut one, 6, b"second");
+    drop(one);
+    let mut arrived = Vec::new();
+    let mut ahead = ReadOutcome { reads_ahead: true, ..ReadOutcome::default() };
+    // The end of the link is found behind the messages.
+    assert!((0..100).any(|_| two.read(&mut arrived, None, &mut ahead).is_err()));
+    assert!(arrived.is_empty() && two.read_ahead.len() == 2 && !two.interest().contains(PollFlags::IN));
+    assert_eq!(tags(&mut two), Ok(vec![]), "the rest is not read before");
+    let came: Vec<u32> = two.on_route_switch().iter().map(|message| message.meta[1]).collect();
+    assert_eq!(came, [5, 6]);
+    assert!(two.interest().contains(PollFlags::IN) && tags(&mut two).is_err());
+}
+
+#[test]
 fn a_peer_without_the_secret_is_refused() {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();

@@ -261,10 +261,16 @@ impl DirectLinks {
 
     /// Takes in the messages that have arrived on one link. Gives the link up if it has ended.
     fn poll_link(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>) -> usize {
-        self.poll_link_until(at, posted, Until::Turn)
+        self.poll_link_until(at, posted, Until::Turn, false)
     }
 
-    fn poll_link_until(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>, until: Until) -> usize {
+    fn poll_link_until(
+        &mut self,
+        at: usize,
+        posted: Option<&mut PostedReceive<'_>>,
+        until: Until,
+        reads_ahead: bool,
+    ) -> usize {
         let link = &mut self.links[at];
         let peer = link.peer;
         link.lacks_stack = !link.hello_sent && !has_stack(LINK_STACK_BYTES);
@@ -272,7 +278,8 @@ impl DirectLinks {
             self.update_interest(at);
             return 0;
         }
-        let mut outcome = ReadOutcome { spare: std::mem::take(&mut self.spare), until, ..ReadOutcome::default() };
+        let spare = std::mem::take(&mut self.spare);
+        let mut outcome = ReadOutcome { spare, until, reads_ahead, ..ReadOutcome::default() };
         let result = link.read(&mut self.arrived, posted, &mut outcome);
         self.pacing.count(peer, link.take_news());
         if outcome.usable {
@@ -280,6 +287,8 @@ impl DirectLinks {
         }
         match result {
             Ok(()) => self.update_interest(at),
+            // What was read ahead is still wanted if the link has ended behind it. A later read finds the end again.
+            Err(_) if !self.links[at].read_ahead.is_empty() => self.update_interest(at),
             Err(_) => self.on_read_end(at),
         }
         self.spare = outcome.spare;
@@ -379,12 +388,12 @@ impl DirectLinks {
 
     /// Takes in the messages that have arrived on all links.
     fn poll_links(&mut self) {
-        self.poll_all(&self.ready(), None);
+        self.poll_all(&self.ready(), None, false);
     }
 
     /// Takes in the messages that have arrived on the links to these peers. `awaited`: a send waits until that peer has
-    /// acknowledged that number of messages; bodies of messages are not read.
-    fn poll_all(&mut self, peers: &[Tid], awaited: Option<(Tid, u32)>) {
+    /// acknowledged that number of messages; bodies of messages are not read. `reads_ahead`: as in [`ReadOutcome`].
+    fn poll_all(&mut self, peers: &[Tid], awaited: Option<(Tid, u32)>, reads_ahead: bool) {
         for peer in peers {
             if let Ok(at) = self.position(*peer) {
                 let until = match awaited {
@@ -392,7 +401,7 @@ impl DirectLinks {
                     Some((awaited, count)) if awaited == *peer => Until::Acknowledged(count),
                     Some(_) => Until::Body,
                 };
-                self.poll_link_until(at, None, until);
+                self.poll_link_until(at, None, until, reads_ahead);
             }
         }
         self.pace();

@@ -39,7 +39,7 @@ impl Scene {
             scene.task.poll_links();
             scene.peers.iter_mut().for_each(read);
         }
-        scene.peers.iter_mut().chain(&mut scene.task.links).for_each(DirectLink::on_route_switch);
+        scene.peers.iter_mut().chain(&mut scene.task.links).for_each(|link| drop(link.on_route_switch()));
         scene
     }
 

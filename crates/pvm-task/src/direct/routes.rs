@@ -55,7 +55,7 @@ impl Member {
         self.poll_default_route(state);
         self.deliver_from_links(state);
         // Two tasks have at most one link.
-        let is_open = state.route_switches.is_open(peer) || self.fabric.has_link(peer) || self.fabric.has_asked(peer);
+        let is_open = state.route_switches.is_open(peer) || self.fabric.has_link(peer);
         let open = self.direct.has_room() && self.direct.route != DONT_ROUTE && self.direct.descriptor().is_some();
         let at = self.direct.position(peer).err().filter(|_| open && !is_open);
         let socket_kept = at.and_then(|at| Some((at, socket.try_clone().ok()?)));
@@ -65,6 +65,10 @@ impl Member {
             let link = DirectLink::new(direct, socket, granted);
             link.inspect_err(|_| self.direct.pacing.remove(peer)).ok().map(|link| (at, link))
         });
+        if made.is_some() {
+            // A peer that has a fabric would have asked for a link there.
+            self.fabric.withdraw(peer);
+        }
         let Some((at, link)) = made else {
             // The shutdown tells the peer and both daemons that the link is refused.
             let _ = rustix::net::shutdown(&socket, Shutdown::Both);
@@ -121,7 +125,8 @@ impl Member {
             match switch {
                 RouteSwitch::ToLink(peer) => {
                     if let Ok(at) = self.direct.position(peer) {
-                        self.direct.links[at].on_route_switch();
+                        let read_ahead = self.direct.links[at].on_route_switch();
+                        self.direct.arrived.extend(read_ahead);
                         self.direct.update_interest(at);
                     } else {
                         self.fabric.on_route_switch(peer);

@@ -157,7 +157,9 @@ impl RemoteCommand {
     /// Confirms to the daemon that its answer has been received, and closes the daemon's input. The daemon waits for
     /// both before it detaches from the command. A step of Slurm goes on without its guard.
     pub fn close_input(&mut self) {
-        step_guard::end(self.child.id());
+        if self.pidfd.is_some() {
+            step_guard::end(self.child.id());
+        }
         if let Some(mut input) = self.input.take() {
             // The word fits into the pipe, since the daemon has read the greeting.
             let _ = writeln!(input, "{CONFIRMED}");

@@ -61,7 +61,7 @@ fn children(process: u32) -> Vec<u32> {
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn the_guard_is_the_child_that_runs_the_same_program() {
@@ -69,11 +69,13 @@ mod tests {
         let bash = fs::canonicalize("/bin/bash").unwrap();
         let lines = "(read -r line; exit 3) <&0 & guard=$!; sleep 300 & other=$!; wait $guard; echo $?; kill $other";
         let mut command = Command::new("timeout");
-        command.args(["60", "bash", "-c", lines]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("60").arg(&bash).args(["-c", lines]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let process = command.spawn().unwrap();
         let programs = || children(process.id()).into_iter().flat_map(children).filter_map(program).collect::<Vec<_>>();
         let are_ready = |programs: &[PathBuf]| programs.len() == 2 && programs.iter().any(|program| *program != bash);
+        let end = Instant::now() + Duration::from_secs(30);
         while !are_ready(&programs()) {
+            assert!(Instant::now() < end, "{:?}", programs());
             std::thread::sleep(Duration::from_millis(5));
         }
         end_below(process.id(), &|program| program == bash);

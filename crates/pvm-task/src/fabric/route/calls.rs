@@ -26,7 +26,7 @@ impl Member {
             && !self.fabric.has_link(to)
             && !self.fabric.has_asked(to)
             && !self.direct.has_link(to)
-            // Whenever a direct link is worth its cost, a link on a fabric is, too.
+            // A direct link would keep the messages from the fabric: two tasks have at most one link.
             && (self.direct.is_worth_a_link(to) || self.fabric.has_sent_enough(to))
             && self.fabric.backoffs.get(&to).is_none_or(Backoff::may_request)
     }
@@ -63,7 +63,7 @@ impl Member {
     pub(crate) fn on_fabric_reply(&mut self, state: &mut State, peer: Tid, reply: &Reply) {
         let made = match reply {
             Reply::Fabric { introduction, sealed } => {
-                // There may be an earlier link to this peer that was given up.
+                // There may be an earlier link to this peer that was given up, or a direct one that was made meanwhile.
                 let is_free = !self.direct.has_link(peer) && !state.route_switches.is_open(peer);
                 let made = is_free && self.fabric.on_answer(peer, introduction, *sealed);
                 if !made {

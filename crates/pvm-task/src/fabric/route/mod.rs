@@ -25,7 +25,7 @@ use link::FabricLink;
 use pvm_core::fabric::{Introduction, Wish};
 use pvm_core::proto::{ByteBuf, FABRIC_SECRET_BYTES, FabricOffer, FabricSecrets};
 use pvm_core::tid::Tid;
-use pvm_fmp::Meta;
+use pvm_fmp::{Meta, has_stack};
 use pvm_net::fabric::{Fabric, Queues, Setting};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::BorrowedFd;
@@ -42,6 +42,10 @@ const STALL_POLLS: u32 = 1024;
 /// A task that has not asked for direct routes asks a peer for a link once it has sent this number of messages to it.
 /// Loading libfabric takes 0.1 s of a processor, so tasks that send only a few messages go without it.
 const FIRST_MESSAGES: u32 = 8;
+
+/// How many bytes of stack must be left to open a fabric: providers are loaded and started then. Some programs run threads or
+/// coroutines with less.
+const OPEN_STACK_BYTES: usize = 256 << 10;
 
 /// The fabric of a task.
 enum State {
@@ -221,8 +225,12 @@ impl FabricRoute {
     /// Opens the fabric, if that was not tried before.
     fn open(&mut self) -> Option<&mut FabricLinks> {
         if matches!(self.state, State::Unopened) {
-            self.state = State::Absent;
             let is_futile = self.setting == Setting::Auto && !pvm_net::fabric::has_devices();
+            if !is_futile && !has_stack(OPEN_STACK_BYTES) {
+                // Another thread may open it, or this one later.
+                return None;
+            }
+            self.state = State::Absent;
             if !is_futile {
                 match Fabric::open(&self.setting, Queues::USUAL) {
                     Ok(Some(fabric)) => self.state = State::Open(Box::new(FabricLinks::new(fabric))),
@@ -250,7 +258,7 @@ impl FabricRoute {
     }
 
     /// Forgets a question that leads to no link.
-    fn withdraw(&mut self, peer: Tid) {
+    pub fn withdraw(&mut self, peer: Tid) {
         if let (Some(asked), State::Open(fabric)) = (self.asked.remove(&peer), &mut self.state) {
             fabric.withdraw(&asked.ours);
         }
