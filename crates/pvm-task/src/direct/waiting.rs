@@ -57,59 +57,77 @@ impl DirectLinks {
 #[cfg(test)]
 mod tests {
     use super::super::link::DirectLink;
+    use super::super::send_queue::{QueuedBody, QueuedMessage};
     use super::super::{Body, DirectLinks};
     use pvm_core::flows::pacing::Pacing;
     use pvm_core::proto::Direct;
     use pvm_core::tid::Tid;
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     use std::os::fd::OwnedFd;
-    use std::sync::Barrier;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     /// More than sockets hold.
-    const BODY_BYTES: usize = 8 << 20;
+    const BODY_BYTES: usize = 4 << 20;
     const MESSAGES: u32 = 3;
+    const TASKS: [Tid; 2] = [Tid(0x40001), Tid(0x80001)];
 
-    /// Sends long messages to a peer that does the same, before either has heard of the other's route switch, and receives.
-    fn exchange(socket: OwnedFd, (peer, is_caller): (Tid, bool), secret: Option<[u8; 32]>, both: &Barrier) {
-        let direct = Direct { peer, calls: is_caller, secret, pacing: Pacing::OnLoss, overflows: false };
+    fn link_to(peer: Tid, socket: OwnedFd, calls: bool, secret: Option<[u8; 32]>) -> DirectLinks {
+        let direct = Direct { peer, calls, secret, pacing: Pacing::OnLoss, overflows: false };
         let mut links = DirectLinks::with_limit(2);
         links.links.push(DirectLink::new(&direct, socket, u64::MAX).unwrap());
-        let end = Instant::now() + Duration::from_secs(60);
-        while !links.links[0].may_switch() {
-            assert!(Instant::now() < end);
-            links.poll_links();
-        }
-        links.links[0].switch();
-        both.wait();
+        links
+    }
+
+    fn body(tag: u32) -> Vec<u8> {
+        vec![tag as u8 + 1; BODY_BYTES]
+    }
+
+    /// Begins to send long messages.
+    fn begin(link: &mut DirectLink) {
+        link.switch();
         for tag in 0..MESSAGES {
-            links.send(peer, [0, tag, 0, 0, 0, 0], Body::Bytes(&vec![tag as u8; BODY_BYTES])).unwrap();
-            assert!(links.links[0].given_up.is_none() && links.links[0].queue.all_written(), "message {tag}");
+            let (meta, bytes) = ([0, tag, 0, 0, 0, 0], body(tag));
+            let mut copy = QueuedBody::reserve(Body::Bytes(&bytes), &mut link.queue.pool).unwrap();
+            copy.fill(Body::Bytes(&bytes));
+            let written = link.queue.all_written() && link.write(meta, Body::Bytes(&bytes));
+            link.enqueue(QueuedMessage { meta, body: copy, length: BODY_BYTES }, written);
         }
-        assert!(links.arrived.is_empty(), "earlier messages may still come on the default route");
-        let read_ahead = links.links[0].on_route_switch();
-        links.arrived.extend(read_ahead);
-        while links.arrived.len() < MESSAGES as usize {
-            assert!(Instant::now() < end);
-            links.poll_links();
-        }
-        for (tag, message) in (0..).zip(&links.arrived) {
-            assert_eq!(message.meta[1], tag);
-            assert!(message.body == vec![tag as u8; BODY_BYTES]);
-        }
-        both.wait();
+        assert!(!link.queue.all_written(), "the socket does not hold them");
     }
 
     #[test]
-    fn two_tasks_that_send_to_each_other_at_once_keep_their_link() {
+    fn sends_that_wait_for_each_other_read_before_the_route_switches() {
         for secret in [None, Some([7; 32])] {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-            let both = &Barrier::new(2);
-            std::thread::scope(|scope| {
-                scope.spawn(move || exchange(near, (Tid(0x80001), true), secret, both));
-                scope.spawn(move || exchange(far, (Tid(0x40001), false), secret, both));
+            let mut sides = [link_to(TASKS[1], near, true, secret), link_to(TASKS[0], far, false, secret)];
+            while !sides.iter().all(|side| side.links[0].may_switch()) {
+                sides.iter_mut().for_each(DirectLinks::poll_links);
+            }
+            sides.iter_mut().for_each(|side| begin(&mut side.links[0]));
+            let is_sent = |sides: &[DirectLinks]| sides.iter().all(|side| side.links[0].queue.all_written());
+            let rounds = (0..2_000).take_while(|_| {
+                for side in &mut sides {
+                    let peer = side.links[0].peer;
+                    side.wait_for_room(Some(peer), Duration::from_millis(1));
+                    side.links[0].flush();
+                }
+                !is_sent(&sides)
             });
+            let rounds = rounds.count();
+            assert!(is_sent(&sides), "not in {rounds} rounds");
+            for side in &mut sides {
+                assert!(side.arrived.is_empty(), "earlier messages may still come on the default route");
+                let read_ahead = side.links[0].on_route_switch();
+                side.arrived.extend(read_ahead);
+            }
+            while sides.iter().any(|side| side.arrived.len() < MESSAGES as usize) {
+                sides.iter_mut().for_each(DirectLinks::poll_links);
+            }
+            for (tag, message) in sides.iter().flat_map(|side| (0..).zip(&side.arrived)) {
+                assert_eq!(message.meta[1], tag);
+                assert!(message.body == body(tag));
+            }
         }
     }
 }
