@@ -1,5 +1,6 @@
 //! A sender of a long message in one call waits for its peer before it copies the message: a peer that reads at the same
 //! time takes the message in sooner than it could be copied, and then no copy is needed.
+use super::link::DirectLink;
 use super::{Body, DirectLinks, SEND_WAIT_MAX};
 use pvm_core::tid::Tid;
 use std::time::{Duration, Instant};
@@ -82,7 +83,7 @@ impl DirectLinks {
         let limit = (bytes < PATIENT_BYTES_MIN).then(|| Duration::from_nanos(bytes as u64 / BYTES_A_NANOSECOND));
         let (mut since, mut before) = (begun, None);
         loop {
-            let has_message = !self.arrived.is_empty() || self.links.iter().any(|link| link.incoming.has_begun());
+            let has_message = !self.arrived.is_empty() || self.links.iter().any(DirectLink::has_message);
             let Some(link) = self.find(to) else { return End::Impossible };
             link.flush();
             if link.queue.acknowledged() == count {

@@ -56,6 +56,11 @@ impl Backoff {
         self.at.is_some_and(|at| Instant::now() >= at)
     }
 
+    /// Returns whether a link was requested, and the request has not failed, nor its link broken.
+    pub fn is_requested(&self) -> bool {
+        self.at.is_none()
+    }
+
     /// Notes that a link has been requested.
     pub fn requested(&mut self) {
         self.at = None;
@@ -190,6 +195,11 @@ pub(crate) fn send_again(
 }
 
 impl DirectLinks {
+    /// Returns whether a link to that peer was requested, and is neither made nor refused.
+    pub fn has_requested(&self, peer: Tid) -> bool {
+        self.backoffs.get(&peer).is_some_and(Backoff::is_requested) && !self.has_link(peer)
+    }
+
     /// Notes that a link has broken, or was not made.
     pub(crate) fn on_break(&mut self, peer: Tid) {
         if let Some(backoff) = self.backoffs.get_mut(&peer) {

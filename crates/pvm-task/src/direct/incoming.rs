@@ -251,7 +251,7 @@ impl DirectLink {
         posted: Option<&mut PostedReceive<'_>>,
         outcome: &mut ReadOutcome,
     ) -> Result<(), LinkError> {
-        if self.read_closed {
+        if self.read_closed || self.ends_behind {
             return Ok(());
         }
         self.flush();

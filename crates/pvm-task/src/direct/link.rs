@@ -77,8 +77,10 @@ pub(crate) struct DirectLink {
     peer_switches: i32,
     pub(super) incoming: Incoming,
     /// Messages that were read while a send waited, before the peer's route switch: earlier ones may still be on the default
-    /// route.
+    /// route. The peer leaves the link only when all its messages were passed on, so all of these wait for the same switch.
     pub(super) read_ahead: Vec<LinkMessage>,
+    /// Whether a read behind them has failed: the link ends when they are passed on.
+    pub(super) ends_behind: bool,
     /// How many bytes of long messages the peer may have sent in all; the maximum if that is not limited.
     pub(super) granted: u64,
     /// Whether the peer has to be told that.
@@ -157,6 +159,7 @@ impl DirectLink {
             peer_switches: 0,
             incoming: Incoming::default(),
             read_ahead: Vec::new(),
+            ends_behind: false,
             granted,
             owes_grant: false,
             out_of_order: 0,
@@ -247,11 +250,11 @@ impl DirectLink {
         self.received.clone()
     }
 
-    /// Handles the peer's route switch. Returns the messages that were read before it.
+    /// Handles the peer's route switch. Returns the messages that were read before it, if they are next.
     pub fn on_route_switch(&mut self) -> Vec<LinkMessage> {
         self.peer_switches = self.peer_switches.saturating_add(1);
         self.has_more = true;
-        std::mem::take(&mut self.read_ahead)
+        if self.peer_has_switched() { std::mem::take(&mut self.read_ahead) } else { Vec::new() }
     }
 
     /// Returns whether the peer sends its messages on the link, and all earlier ones have arrived.
@@ -276,7 +279,12 @@ impl DirectLink {
 
     /// Returns whether a message waits to be read until the peer's route switch arrives.
     pub(super) fn holds_message(&self) -> bool {
-        !self.peer_has_switched() && (self.incoming.has_begun() || !self.read_ahead.is_empty())
+        !self.peer_has_switched() && self.has_message()
+    }
+
+    /// Returns whether a message has begun to arrive that was not passed on.
+    pub(super) fn has_message(&self) -> bool {
+        self.incoming.has_begun() || !self.read_ahead.is_empty()
     }
 
     /// Returns the events to watch for on the socket.
@@ -288,7 +296,7 @@ impl DirectLink {
     pub(super) fn interest_of(&self, reads_ahead: bool) -> PollFlags {
         let mut flags = PollFlags::empty();
         let holds = self.holds_message() && !reads_ahead;
-        flags.set(PollFlags::IN, !self.read_closed && !holds && !self.lacks_stack);
+        flags.set(PollFlags::IN, !self.read_closed && !self.ends_behind && !holds && !self.lacks_stack);
         flags.set(PollFlags::OUT, !self.is_flushed());
         flags
     }
@@ -499,7 +507,7 @@ impl DirectLink {
 
     /// Returns whether a grant would be read, if one is needed.
     pub fn can_hear_grants(&self) -> bool {
-        !self.is_held || !self.read_closed
+        !self.is_held || !(self.read_closed || self.ends_behind)
     }
 
     /// Returns how much the connection has carried, as far as the system reports it.

@@ -103,6 +103,18 @@ fn what_was_read_ahead_is_passed_on_with_the_route_switch() {
 }
 
 #[test]
+fn what_was_read_ahead_waits_for_as_many_route_switches_as_the_peer_has_made() {
+    let [mut one, mut two] = established(None);
+    // The peer has switched to the link, left it and returned; neither route switch has arrived.
+    one.send_frame(Frame::Leaving).unwrap();
+    send(&mut one, 5, b"after the second one");
+    two.read(&mut Vec::new(), None, &mut ReadOutcome { reads_ahead: true, ..ReadOutcome::default() }).unwrap();
+    assert_eq!(two.read_ahead.len(), 1);
+    assert!(two.on_route_switch().is_empty(), "later messages are still on the default route");
+    assert_eq!(two.on_route_switch().len(), 1);
+}
+
+#[test]
 fn a_peer_without_the_secret_is_refused() {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();

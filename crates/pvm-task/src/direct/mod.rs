@@ -287,8 +287,11 @@ impl DirectLinks {
         }
         match result {
             Ok(()) => self.update_interest(at),
-            // What was read ahead is still wanted if the link has ended behind it. A later read finds the end again.
-            Err(_) if !self.links[at].read_ahead.is_empty() => self.update_interest(at),
+            // What was read ahead is wanted first.
+            Err(_) if !self.links[at].read_ahead.is_empty() => {
+                self.links[at].ends_behind = true;
+                self.update_interest(at);
+            }
             Err(_) => self.on_read_end(at),
         }
         self.spare = outcome.spare;
@@ -414,7 +417,7 @@ impl DirectLinks {
         let mut copy = link.reserve(body)?;
         // The peer may answer at once.
         self.expect_messages();
-        let (begin, mut since) = (Instant::now(), None);
+        let (begin, mut since, mut has_read_ahead) = (Instant::now(), None, false);
         let written = loop {
             let Some(link) = self.find(to) else { return Ok(()) };
             let before = link.progress();
@@ -432,6 +435,8 @@ impl DirectLinks {
                 || since.get_or_insert_with(Instant::now).elapsed() >= SEND_WAIT_MAX
             {
                 break false;
+            } else if !std::mem::replace(&mut has_read_ahead, true) {
+                self.read_ahead();
             } else {
                 self.wait_for_room(Some(to), SEND_WAIT_MAX);
             }

@@ -66,7 +66,7 @@ impl Member {
             link.inspect_err(|_| self.direct.pacing.remove(peer)).ok().map(|link| (at, link))
         });
         if made.is_some() {
-            // A peer that has a fabric would have asked for a link there.
+            // The peer, which has asked for this one, refuses the other.
             self.fabric.withdraw(peer);
         }
         let Some((at, link)) = made else {
@@ -125,9 +125,7 @@ impl Member {
             match switch {
                 RouteSwitch::ToLink(peer) => {
                     if let Ok(at) = self.direct.position(peer) {
-                        let read_ahead = self.direct.links[at].on_route_switch();
-                        self.direct.arrived.extend(read_ahead);
-                        self.direct.update_interest(at);
+                        self.direct.on_route_switch(at);
                     } else {
                         self.fabric.on_route_switch(peer);
                     }

@@ -12,6 +12,22 @@ impl DirectLinks {
         self.poll_all(&readable, None, true);
     }
 
+    /// Takes in what a link has read from its socket behind a message that waits for its peer's route switch.
+    pub(super) fn read_ahead(&mut self) {
+        let holding: Vec<Tid> = self.links.iter().filter(|link| link.holds_message()).map(|link| link.peer).collect();
+        self.poll_all(&holding, None, true);
+    }
+
+    /// Handles the route switch of a peer to the link at this position.
+    pub(super) fn on_route_switch(&mut self, at: usize) {
+        let read_ahead = self.links[at].on_route_switch();
+        self.arrived.extend(read_ahead);
+        if self.links[at].ends_behind && self.links[at].read_ahead.is_empty() {
+            return self.on_read_end(at);
+        }
+        self.update_interest(at);
+    }
+
     /// Waits until the link to `peer` can be written, or there is something to read on a link, or to write that is queued.
     /// Returns the peers whose links can be read. `reads_ahead`: as in [`ReadOutcome`](super::incoming::ReadOutcome).
     pub(super) fn wait_until_ready(&mut self, peer: Option<Tid>, time: Duration, reads_ahead: bool) -> Vec<Tid> {
@@ -95,15 +111,41 @@ mod tests {
         assert!(!link.queue.all_written(), "the socket does not hold them");
     }
 
+    /// Returns both sides of a link that can be used.
+    fn sides(secret: Option<[u8; 32]>) -> [DirectLinks; 2] {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        let mut sides = [link_to(TASKS[1], near, true, secret), link_to(TASKS[0], far, false, secret)];
+        while !sides.iter().all(|side| side.links[0].may_switch()) {
+            sides.iter_mut().for_each(DirectLinks::poll_links);
+        }
+        sides
+    }
+
+    #[test]
+    fn a_link_that_ends_behind_messages_that_were_read_ahead_ends_when_they_are_passed_on() {
+        let [mut one, mut two] = sides(None);
+        for tag in 0..2 {
+            one.send(TASKS[1], [0, tag, 0, 0, 0, 0], Body::Bytes(b"short")).unwrap();
+        }
+        drop(one);
+        let rounds = (0..100).take_while(|_| {
+            two.wait_for_room(None, Duration::from_millis(10));
+            !two.links[0].ends_behind
+        });
+        assert!(rounds.count() < 100 && two.arrived.is_empty());
+        assert!(two.links[0].interest_of(true).is_empty(), "there is nothing to wait for");
+        two.poll_links();
+        assert_eq!((two.links[0].read_ahead.len(), two.links[0].read_closed), (2, false));
+        two.on_route_switch(0);
+        let tags: Vec<u32> = two.arrived.iter().map(|message| message.meta[1]).collect();
+        assert!(tags == [0, 1] && two.links.is_empty(), "{tags:?}");
+    }
+
     #[test]
     fn sends_that_wait_for_each_other_read_before_the_route_switches() {
         for secret in [None, Some([7; 32])] {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-            let mut sides = [link_to(TASKS[1], near, true, secret), link_to(TASKS[0], far, false, secret)];
-            while !sides.iter().all(|side| side.links[0].may_switch()) {
-                sides.iter_mut().for_each(DirectLinks::poll_links);
-            }
+            let mut sides = sides(secret);
             sides.iter_mut().for_each(|side| begin(&mut side.links[0]));
             let is_sent = |sides: &[DirectLinks]| sides.iter().all(|side| side.links[0].queue.all_written());
             let rounds = (0..2_000).take_while(|_| {

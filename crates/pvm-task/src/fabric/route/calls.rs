@@ -26,6 +26,7 @@ impl Member {
             && !self.fabric.has_link(to)
             && !self.fabric.has_asked(to)
             && !self.direct.has_link(to)
+            && !self.direct.has_requested(to)
             // A direct link would keep the messages from the fabric: two tasks have at most one link.
             && (self.direct.is_worth_a_link(to) || self.fabric.has_sent_enough(to))
             && self.fabric.backoffs.get(&to).is_none_or(Backoff::may_request)
@@ -93,6 +94,7 @@ impl Member {
         let is_free = self.direct.allows_links()
             && !is_second
             && !self.direct.has_link(peer)
+            && !self.direct.has_requested(peer)
             && !self.fabric.has_link(peer)
             && !state.route_switches.is_open(peer);
         let ours = if is_free { self.fabric.on_question(peer, offer) } else { None };
