@@ -1,5 +1,6 @@
 //! A sender of a long message in one call waits for its peer before it copies the message: a peer that reads at the same
 //! time takes the message in sooner than it could be copied, and then no copy is needed.
+use super::incoming::Until;
 use super::link::DirectLink;
 use super::{Body, DirectLinks, SEND_WAIT_MAX};
 use pvm_core::tid::Tid;
@@ -116,7 +117,8 @@ impl DirectLinks {
                 }
                 false => self.wait_until_ready(None, left.min(SEND_WAIT_MAX / 4), false),
             };
-            self.poll_all(&readable, Some((to, count)), false);
+            // No body is read meanwhile.
+            self.poll_all(&readable, |peer| if peer == to { Until::Acknowledged(count) } else { Until::Body });
         }
     }
 }

@@ -91,6 +91,9 @@ pub(crate) enum Until {
     /// Not before other links have their turn.
     #[default]
     Turn,
+    /// As `Turn`, but the link also reads the messages that wait for the peer's route switch
+    /// ([`DirectLink::on_route_switch`]). For a send that waits: the peer may wait in a send, too, for this task to read.
+    Ahead,
     /// Before the body of a message.
     Body,
     /// As well once this number of messages is acknowledged.
@@ -102,9 +105,6 @@ pub(crate) enum Until {
 pub(crate) struct ReadOutcome {
     pub messages: usize,
     pub until: Until,
-    /// Whether messages are read whose turn comes with the peer's route switch ([`DirectLink::on_route_switch`]): the peer may
-    /// wait for that in a send of its own, in which it takes in no route switch either.
-    pub reads_ahead: bool,
     /// How many bytes of bodies have been read.
     pub bytes: usize,
     /// Memory of an earlier body, with any content, for one that begins. What is left of it.
@@ -293,7 +293,7 @@ impl DirectLink {
         self.has_more = false;
         let (mut messages, mut bytes) = (0, 0);
         while messages < MESSAGES_IN_TURN_MAX && bytes < BYTES_IN_TURN_MAX {
-            if self.holds_message() && !outcome.reads_ahead {
+            if self.holds_message() && outcome.until != Until::Ahead {
                 return Ok(());
             }
             if self.is_over(outcome.until) {
@@ -341,7 +341,7 @@ impl DirectLink {
     /// Returns whether such a read ends here.
     fn is_over(&self, until: Until) -> bool {
         match until {
-            Until::Turn => false,
+            Until::Turn | Until::Ahead => false,
             Until::Body => self.incoming.has_begun(),
             Until::Acknowledged(count) => self.incoming.has_begun() || self.queue.acknowledged() == count,
         }

@@ -92,7 +92,7 @@ fn what_was_read_ahead_is_passed_on_with_the_route_switch() {
     send(&mut one, 6, b"second");
     drop(one);
     let mut arrived = Vec::new();
-    let mut ahead = ReadOutcome { reads_ahead: true, ..ReadOutcome::default() };
+    let mut ahead = ReadOutcome { until: Until::Ahead, ..ReadOutcome::default() };
     // The end of the link is found behind the messages.
     assert!((0..100).any(|_| two.read(&mut arrived, None, &mut ahead).is_err()));
     assert!(arrived.is_empty() && two.read_ahead.len() == 2 && !two.interest().contains(PollFlags::IN));
@@ -108,7 +108,7 @@ fn what_was_read_ahead_waits_for_as_many_route_switches_as_the_peer_has_made() {
     // The peer has switched to the link, left it and returned; neither route switch has arrived.
     one.send_frame(Frame::Leaving).unwrap();
     send(&mut one, 5, b"after the second one");
-    two.read(&mut Vec::new(), None, &mut ReadOutcome { reads_ahead: true, ..ReadOutcome::default() }).unwrap();
+    two.read(&mut Vec::new(), None, &mut ReadOutcome { until: Until::Ahead, ..ReadOutcome::default() }).unwrap();
     assert_eq!(two.read_ahead.len(), 1);
     assert!(two.on_route_switch().is_empty(), "later messages are still on the default route");
     assert_eq!(two.on_route_switch().len(), 1);

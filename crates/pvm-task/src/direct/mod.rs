@@ -261,16 +261,10 @@ impl DirectLinks {
 
     /// Takes in the messages that have arrived on one link. Gives the link up if it has ended.
     fn poll_link(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>) -> usize {
-        self.poll_link_until(at, posted, Until::Turn, false)
+        self.poll_link_until(at, posted, Until::Turn)
     }
 
-    fn poll_link_until(
-        &mut self,
-        at: usize,
-        posted: Option<&mut PostedReceive<'_>>,
-        until: Until,
-        reads_ahead: bool,
-    ) -> usize {
+    fn poll_link_until(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>, until: Until) -> usize {
         let link = &mut self.links[at];
         let peer = link.peer;
         link.lacks_stack = !link.hello_sent && !has_stack(LINK_STACK_BYTES);
@@ -278,8 +272,7 @@ impl DirectLinks {
             self.update_interest(at);
             return 0;
         }
-        let spare = std::mem::take(&mut self.spare);
-        let mut outcome = ReadOutcome { spare, until, reads_ahead, ..ReadOutcome::default() };
+        let mut outcome = ReadOutcome { spare: std::mem::take(&mut self.spare), until, ..ReadOutcome::default() };
         let result = link.read(&mut self.arrived, posted, &mut outcome);
         self.pacing.count(peer, link.take_news());
         if outcome.usable {
@@ -391,20 +384,14 @@ impl DirectLinks {
 
     /// Takes in the messages that have arrived on all links.
     fn poll_links(&mut self) {
-        self.poll_all(&self.ready(), None, false);
+        self.poll_all(&self.ready(), |_| Until::Turn);
     }
 
-    /// Takes in the messages that have arrived on the links to these peers. `awaited`: a send waits until that peer has
-    /// acknowledged that number of messages; bodies of messages are not read. `reads_ahead`: as in [`ReadOutcome`].
-    fn poll_all(&mut self, peers: &[Tid], awaited: Option<(Tid, u32)>, reads_ahead: bool) {
+    /// Takes in the messages that have arrived on the links to these peers. `until`: when the read of a link ends.
+    fn poll_all(&mut self, peers: &[Tid], until: impl Fn(Tid) -> Until) {
         for peer in peers {
             if let Ok(at) = self.position(*peer) {
-                let until = match awaited {
-                    None => Until::Turn,
-                    Some((awaited, count)) if awaited == *peer => Until::Acknowledged(count),
-                    Some(_) => Until::Body,
-                };
-                self.poll_link_until(at, None, until, reads_ahead);
+                self.poll_link_until(at, None, until(*peer));
             }
         }
         self.pace();

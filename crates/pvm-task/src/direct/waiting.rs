@@ -1,4 +1,5 @@
 //! How a sender waits for a peer, and meanwhile takes in what arrives.
+use super::incoming::Until;
 use super::{DirectLinks, SEND_WAIT_MAX};
 use pvm_core::tid::Tid;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -9,13 +10,13 @@ impl DirectLinks {
     /// arrive on all links, also before the route switches of their peers: the peer may wait for this task to read.
     pub(super) fn wait_for_room(&mut self, peer: Option<Tid>, time: Duration) {
         let readable = self.wait_until_ready(peer, time, true);
-        self.poll_all(&readable, None, true);
+        self.poll_all(&readable, |_| Until::Ahead);
     }
 
     /// Takes in what a link has read from its socket behind a message that waits for its peer's route switch.
     pub(super) fn read_ahead(&mut self) {
         let holding: Vec<Tid> = self.links.iter().filter(|link| link.holds_message()).map(|link| link.peer).collect();
-        self.poll_all(&holding, None, true);
+        self.poll_all(&holding, |_| Until::Ahead);
     }
 
     /// Handles the route switch of a peer to the link at this position.
@@ -29,7 +30,8 @@ impl DirectLinks {
     }
 
     /// Waits until the link to `peer` can be written, or there is something to read on a link, or to write that is queued.
-    /// Returns the peers whose links can be read. `reads_ahead`: as in [`ReadOutcome`](super::incoming::ReadOutcome).
+    /// Returns the peers whose links can be read. `reads_ahead`: whether they are
+    /// read as [`Until::Ahead`] says.
     pub(super) fn wait_until_ready(&mut self, peer: Option<Tid>, time: Duration, reads_ahead: bool) -> Vec<Tid> {
         let mut list: Vec<PollFd<'_>> = Vec::with_capacity(self.links.len());
         for link in &self.links {

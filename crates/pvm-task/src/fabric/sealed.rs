@@ -26,8 +26,8 @@ impl Seals {
         Seals { sending: Seal::new(&secrets.sending, true), receiving: Seal::new(&secrets.receiving, true) }
     }
 
-    /// Seals a frame of these parts, the first of which begins with the header, into memory of its length. The header stays
-    /// readable, and cannot be changed.
+    /// Seals a frame, and writes it to `frame`, which has its length. The first part begins with the header, which is
+    /// authenticated but not encrypted.
     pub fn seal_frame(&self, serial: u64, [first, parts @ ..]: [&[u8]; 3], frame: &mut [u8]) {
         let (header, fields) = first.split_at(HEADER_BYTES);
         self.sending.seal_to(serial, header, &[fields, parts[0], parts[1]], frame);
@@ -56,7 +56,7 @@ impl Seals {
 
     /// Seals a piece of a body into other memory, and returns its tag, which travels in the frame.
     pub fn seal_piece(&self, number: u64, piece: &[u8], sealed: &mut [u8]) -> [u8; TAG_BYTES] {
-        self.sending.seal_apart_to(OF_PIECE | number, piece, sealed)
+        self.sending.seal_apart(OF_PIECE | number, piece, sealed)
     }
 
     /// Opens a piece in place. Returns false if it is not the peer's.

@@ -53,7 +53,7 @@ impl Endpoint {
     }
 
     /// Lets `make` write to memory that was registered for this process alone, at an offset, from as many bytes elsewhere.
-    /// Returns `None` if one of the places is not there. The places must not overlap.
+    /// Returns `None` if one of the places is not there, or both are in the same region, where they might overlap.
     pub fn make_part<T>(
         &mut self,
         from: Start,
@@ -79,8 +79,8 @@ impl Endpoint {
         Some(unsafe { std::slice::from_raw_parts_mut(start, bytes) })
     }
 
-    /// Calls `read` with these bytes. Others may write to shared memory, of which `read` gets a copy, with some of either.
-    /// Returns `None` if the bytes are not there.
+    /// Calls `read` with these bytes. Shared memory is copied first, since other processes may write to it: a byte that they
+    /// write meanwhile may be the old or the new one. Returns `None` if the bytes are not there.
     pub(super) fn with_bytes<T>(&self, from: Start, bytes: usize, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let start = self.readable(from, bytes)?;
         if !self.is_shared(from) {
