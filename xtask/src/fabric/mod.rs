@@ -193,17 +193,15 @@ impl Trial<'_> {
     fn serve(&self, host: usize, provider: &str, words: &[&str]) -> Result<Child> {
         let mut command = self.on(host);
         command.args(["serve", &format!("0.0.0.0:{PORT}"), &format!("{provider};eth0")]).args(words);
-        // What it says goes nowhere: the caller knows the result.
-        command.stdout(Stdio::null()).spawn().context("cannot start the program")
+        command.stdout(Stdio::piped()).spawn().context("cannot start the program")
     }
 
     /// Runs a part of the trial from the first host to the second. Prints what it has shown.
     fn call(&self, provider: &str, part: &str, words: &[&str]) -> Result<()> {
-        let mut served = self.serve(1, provider, &[])?;
+        let served = self.serve(1, provider, &[])?;
         let called = self.caller(provider, part, &[2], words).output();
-        let _ = served.kill();
-        served.wait()?;
-        shown(provider, &called?)
+        let said = end(served)?;
+        shown(provider, &called?).with_context(|| said)
     }
 
     fn caller(&self, provider: &str, part: &str, hosts: &[usize], words: &[&str]) -> Command {
@@ -224,16 +222,21 @@ impl Trial<'_> {
 
     /// Lets one of two peers kill itself when half of its messages have arrived.
     fn death(&self, provider: &str, seed: u64) -> Result<()> {
-        let [mut killed, mut other] = [self.serve(1, provider, &["--dies"])?, self.serve(2, provider, &[])?];
+        let [killed, other] = [self.serve(1, provider, &["--dies"])?, self.serve(2, provider, &[])?];
         let seed = seed.to_string();
         let words = ["--seed", &seed, "--messages", self.messages()];
         let called = self.caller(provider, "death", &[2, 3], &words).output();
-        for served in [&mut killed, &mut other] {
-            let _ = served.kill();
-            served.wait()?;
-        }
-        shown(provider, &called?)
+        let said = format!("{}; {}", end(killed)?, end(other)?);
+        shown(provider, &called?).with_context(|| said)
     }
+}
+
+/// Ends a program that serves, and returns what it has said and how it has ended: the cause of a failure that its caller
+/// only sees as a lost connection.
+fn end(mut served: Child) -> Result<String> {
+    let _ = served.kill();
+    let output = served.wait_with_output()?;
+    Ok(format!("the other side: {}, {}", String::from_utf8_lossy(&output.stdout).trim(), output.status))
 }
 
 /// Prints what a program has said, and fails if a line begins with `FAILED` or none with `ok`.

@@ -34,9 +34,11 @@ impl Control {
         }
     }
 
+    /// Sends a word by one system call: a peer that ends as soon as a word begins to arrive would reset the connection
+    /// before a second call.
     pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        self.stream.write_all(&u32::try_from(bytes.len())?.to_le_bytes())?;
-        Ok(self.stream.write_all(bytes)?)
+        let length = u32::try_from(bytes.len())?.to_le_bytes();
+        Ok(self.stream.write_all(&[&length[..], bytes].concat())?)
     }
 
     pub fn receive(&mut self) -> Result<Vec<u8>> {
