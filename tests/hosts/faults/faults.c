@@ -4,15 +4,19 @@
  * sizes to every other one, checks number, order and content of those that it receives, and counts
  * the notifications of lost tasks and hosts. The chief reads commands, one on each line: `settle` (stop
  * sending; all accounts must agree; then continue), `end`. It prints `running`, `exit N`, `lost TID`,
- * `added TID`, `settled dead=N,N lost=TID,TID messages=N`, `error TEXT`, `ended`.
+ * `added TID`, `settled dead=N,N lost=TID,TID fabric=N messages=N`, `error TEXT`,
+ * `ended`. `fabric` counts, for each worker, the tasks of other hosts to which its messages take a fabric.
  */
 #include "hosts.h"
 #include <fcntl.h>
 #include <poll.h>
 
+#define PvmFabricTasks 1006
 #define HOSTS_MAX 16
 #define WORKERS_A_HOST 2
 #define WORKERS_MAX (HOSTS_MAX * WORKERS_A_HOST)
+/* The most numbers in a worker's account. */
+#define ACCOUNT_WORDS (3 * WORKERS_MAX + HOSTS_MAX + 1)
 /* The most messages to one task that the task has not acknowledged yet. */
 #define WINDOW 24
 /* The seconds between two messages of a worker: short, so that many messages are in flight, but long enough for
@@ -152,7 +156,7 @@ static void take_data(int source)
 
 static void report(void)
 {
-    int words[3 * WORKERS_MAX + HOSTS_MAX], n = 0;
+    int words[ACCOUNT_WORDS], n = 0;
     for (int i = 0; i < here.count; i++) {
         words[n++] = here.peers[i].sent;
         words[n++] = here.peers[i].received;
@@ -160,6 +164,7 @@ static void report(void)
     }
     for (int i = 0; i < here.hosts; i++)
         words[n++] = here.lost[i];
+    words[n++] = pvm_getopt(PvmFabricTasks);
     pvm_initsend(PvmDataDefault);
     pvm_pkint(&here.me, 1, 1);
     pvm_pkint(words, n, 1);
@@ -302,7 +307,7 @@ static void worker(void)
 static struct {
     int tids[WORKERS_MAX], ends[WORKERS_MAX], count, hosts, host[HOSTS_MAX], lost[HOSTS_MAX];
     int sent[WORKERS_MAX][WORKERS_MAX], received[WORKERS_MAX][WORKERS_MAX], seen[WORKERS_MAX][WORKERS_MAX];
-    int host_seen[WORKERS_MAX][HOSTS_MAX];
+    int host_seen[WORKERS_MAX][HOSTS_MAX], fabric[WORKERS_MAX];
 } all;
 
 static int failed;
@@ -366,14 +371,14 @@ static void order_all(int order)
 /* Waits for the accounts of all living workers. */
 static int accounts(double patience)
 {
-    int have[WORKERS_MAX] = {0}, words[3 * WORKERS_MAX + HOSTS_MAX], i, who, missing;
+    int have[WORKERS_MAX] = {0}, words[ACCOUNT_WORDS], i, who, missing;
     char text[300];
     double end = seconds() + patience;
     do {
         hear_all();
         while (case_receive(-1, ACCOUNT, 0.02) > 0) {
             pvm_upkint(&who, 1, 1);
-            pvm_upkint(words, 3 * all.count + all.hosts, 1);
+            pvm_upkint(words, 3 * all.count + all.hosts + 1, 1);
             pvm_upkstr(text);
             if (text[0]) {
                 if (!failed)
@@ -387,6 +392,7 @@ static int accounts(double patience)
             }
             for (i = 0; i < all.hosts; i++)
                 all.host_seen[who][i] = words[3 * all.count + i];
+            all.fabric[who] = words[3 * all.count + all.hosts];
             have[who] = 1;
         }
         for (missing = -1, i = 0; i < all.count; i++)
@@ -460,7 +466,7 @@ static void compare(void)
 static void settle(void)
 {
     double messages = 0;
-    int i, k, comma = 0;
+    int i, k, comma = 0, fabric = 0;
     order_all(STOP);
     if (!accounts(60))
         return;
@@ -477,10 +483,14 @@ static void settle(void)
     for (comma = i = 0; i < all.hosts; i++)
         if (all.lost[i])
             printf("%s%x", comma++ ? "," : "", all.host[i]);
+    /* PVM 3.4 does not know the option. */
+    for (i = 0; i < all.count; i++)
+        if (!all.ends[i] && all.fabric[i] > 0)
+            fabric += all.fabric[i];
     for (i = 0; i < all.count; i++)
         for (k = 0; k < all.count; k++)
             messages += all.ends[i] ? 0 : all.received[i][k];
-    printf(" messages=%.0f\n", messages);
+    printf(" fabric=%d messages=%.0f\n", fabric, messages);
     order_all(GO);
 }
 

@@ -234,6 +234,16 @@ impl DirectLinks {
         }
     }
 
+    /// Gives up the link to a peer, if there is one that carries messages.
+    pub(crate) fn leave_for_fabric(&mut self, peer: Tid) {
+        if let Ok(at) = self.position(peer) {
+            let link = &mut self.links[at];
+            if link.carries && !link.is_broken() {
+                link.give_up(GivenUp::ForFabric);
+            }
+        }
+    }
+
     /// Waits while peers go on acknowledging, but for at most `ACKNOWLEDGEMENT_WAIT_MAX`. Does not wait for links with
     /// at most `REPEATED_BYTES_MAX` unacknowledged bytes.
     fn wait_for_acknowledgements(&mut self) {
@@ -298,7 +308,7 @@ impl Member {
         if !self.direct.links[at].fallback_sent {
             let acknowledged = self.direct.links[at].queue.acknowledged();
             let given_up = self.direct.links[at].given_up;
-            let is_given_up = matches!(given_up, Some(GivenUp::Burst | GivenUp::Unread | GivenUp::Unheard));
+            let is_given_up = given_up.is_some_and(|why| why != GivenUp::ByPeer);
             if !self.send_fallback(peer, Fallback { acknowledged, answers: false, is_given_up }) {
                 return;
             }
@@ -307,7 +317,7 @@ impl Member {
             match given_up {
                 // It is worth its cost again after as many messages as before.
                 Some(GivenUp::Burst) => drop(self.direct.backoffs.remove(&peer)),
-                Some(GivenUp::ByPeer | GivenUp::Unheard) => self.direct.on_given_up(peer),
+                Some(GivenUp::ByPeer | GivenUp::Unheard | GivenUp::ForFabric) => self.direct.on_given_up(peer),
                 Some(GivenUp::Unread) | None => self.direct.on_break(peer),
             }
         }

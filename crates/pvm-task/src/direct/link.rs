@@ -50,6 +50,8 @@ pub(super) enum GivenUp {
     Unheard,
     /// This side sends a long burst of short messages.
     Burst,
+    /// The peer may be reached on a fabric again, as before.
+    ForFabric,
     /// The peer has given the link up for one of these reasons.
     ByPeer,
 }

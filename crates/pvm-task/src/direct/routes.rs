@@ -114,6 +114,7 @@ impl Member {
         }
         if parked || self.direct.polls % STALL_POLLS == 0 {
             self.direct.close_stalled();
+            self.return_to_fabric();
         }
         let from_fabric = if self.fabric.is_active() { self.progress_fabric(state, count) } else { 0 };
         from_fabric + self.deliver_from_links(state)

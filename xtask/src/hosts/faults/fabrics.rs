@@ -1,11 +1,12 @@
 //! Faults of a fabric alone: daemons still reach each other, so no host is lost.
 
+use super::chief::Chief;
 use super::{HOSTS, Run};
 use crate::hosts::network::Host;
 use crate::machine::wait_until;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The time within which all tasks must have opened their endpoints.
 const OPEN_TIME: Duration = Duration::from_secs(60);
@@ -13,6 +14,14 @@ const OPEN_TIME: Duration = Duration::from_secs(60);
 const TALK_TIME: Duration = Duration::from_secs(2);
 /// How long the fabric carries nothing: longer than a task waits until it gives a link up, which is 30 s.
 const SILENT_TIME: Duration = Duration::from_secs(40);
+
+/// How many links the workers have, two on each host: to each other, counted at both ends, and to the chief, which is on the
+/// first host.
+const LINKS: usize = 2 * HOSTS * 2 * (HOSTS - 1) + 2 * (HOSTS - 1);
+/// The time within which all of them must be in use again.
+const RETURN_TIME: Duration = Duration::from_secs(120);
+/// The pause between two looks: the tasks stop sending for each.
+const LOOK_PAUSE: Duration = Duration::from_secs(4);
 
 /// Which way frames of the fabric vanish.
 #[derive(Clone, Copy)]
@@ -37,8 +46,9 @@ pub fn endpoints(run: &Run) -> Result<BTreeSet<u16>> {
     Ok(ports)
 }
 
-/// Drops what travels over the fabric from or to a host, and nothing else.
-pub fn silence(run: &Run, way: Way) -> Result<()> {
+/// Drops what travels over the fabric from or to a host for a while, and nothing else. The tasks have to leave the fabric, and to
+/// return to it.
+pub fn silence(run: &Run, chief: &mut Chief, way: Way) -> Result<()> {
     let ports = endpoints(run)?;
     std::thread::sleep(TALK_TIME);
     let list: Vec<String> = ports.iter().map(u16::to_string).collect();
@@ -48,7 +58,23 @@ pub fn silence(run: &Run, way: Way) -> Result<()> {
     let vanished = dropped(run)? - before;
     run.network.tell_switch("heal")?;
     ensure!(vanished > 0, "nothing has travelled over the fabric");
-    Ok(())
+    let left = links(&chief.settle()?)?;
+    ensure!(left < LINKS, "all links on the fabric have outlived its silence");
+    let end = Instant::now() + RETURN_TIME;
+    loop {
+        std::thread::sleep(LOOK_PAUSE);
+        let count = links(&chief.settle()?)?;
+        if count == LINKS {
+            return Ok(());
+        }
+        ensure!(Instant::now() < end, "{count} of {LINKS} links on the fabric after its silence, {left} at its end");
+    }
+}
+
+/// Returns how many links on the fabric are in use, counted at both ends.
+fn links(settled: &str) -> Result<usize> {
+    let count = settled.split(' ').find_map(|word| word.strip_prefix("fabric="));
+    count.context("no number of links")?.parse().context("a number of links")
 }
 
 /// Returns the ports at which the endpoints of the tasks of a host are called.

@@ -249,8 +249,8 @@ impl Fault {
             Fault::DataBlackHole | Fault::DirectBlackHole => black_hole(run),
             Fault::FullDisk => fill_disk(run),
             Fault::DirectLinkKilled => kill_connections(run, "faults"),
-            Fault::FabricSilent => fabrics::silence(run, Way::Both),
-            Fault::FabricOneWay => fabrics::silence(run, Way::From),
+            Fault::FabricSilent => fabrics::silence(run, chief, Way::Both),
+            Fault::FabricOneWay => fabrics::silence(run, chief, Way::From),
             Fault::MasterKilled => Ok(()),
         }
     }

@@ -177,6 +177,7 @@ impl Member {
         for at in 0..self.fabric.links.len() {
             if self.fabric.links[at].may_switch() && self.send_route_switch(self.fabric.links[at].peer) {
                 self.fabric.links[at].carries = true;
+                self.fabric.lost.remove(&self.fabric.links[at].peer);
                 self.announce_to_program(at);
             }
         }
@@ -229,6 +230,7 @@ impl Member {
             self.fabric.links[at].fallback_sent = true;
             self.fabric.denounce(at);
             self.fabric.on_break(peer);
+            self.fabric.lost.insert(peer);
         }
         while let Some(message) = self.fabric.links[at].queue.first() {
             let sent = send_again(&mut self.endpoint, self.tid.host(), peer, message);
@@ -238,6 +240,15 @@ impl Member {
             self.fabric.links[at].queue.pop_front();
         }
         true
+    }
+
+    /// Gives up direct links to peers that were on the fabric before and may be asked again: two tasks have at most one link.
+    pub(crate) fn return_to_fabric(&mut self) {
+        if self.fabric.may_exist() {
+            let backoffs = &self.fabric.backoffs;
+            let may_ask = |peer: &&Tid| backoffs.get(peer).is_some_and(Backoff::may_request);
+            self.fabric.lost.iter().filter(may_ask).for_each(|peer| self.direct.leave_for_fabric(*peer));
+        }
     }
 
     /// Handles the fallback message of a peer. Returns false if there is no link to it on a fabric.
@@ -253,6 +264,7 @@ impl Member {
     pub(crate) fn on_fabric_peer_exit(&mut self, peer: Tid) {
         self.fabric.backoffs.remove(&peer);
         self.fabric.first_messages.remove(&peer);
+        self.fabric.lost.remove(&peer);
         self.fabric.drain(peer);
     }
 
