@@ -172,7 +172,7 @@ mod tests {
     fn a_peer_that_takes_nothing_for_long_loses_the_link_only_if_messages_wait_for_it() {
         let (mut idle, mut busy, begin) = (link_with(0), link_with(1), Instant::now());
         (idle.hello_received, busy.hello_received) = (true, true);
-        let mut stalls = |link: &mut FabricLink, after: Duration| link.has_stalled(STALL_LIMIT, begin + after);
+        let stalls = |link: &mut FabricLink, after: Duration| link.has_stalled(STALL_LIMIT, begin + after);
         for second in 0..30 {
             let after = Duration::from_secs(second);
             assert!(!stalls(&mut idle, after) && !stalls(&mut busy, after));
