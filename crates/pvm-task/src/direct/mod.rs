@@ -8,6 +8,8 @@
 mod awaiting;
 pub(crate) mod fallback;
 pub(crate) mod frames;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 pub(crate) mod incoming;
 pub(crate) mod link;
 mod multicasts;

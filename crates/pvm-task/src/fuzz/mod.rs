@@ -4,6 +4,7 @@ mod releases;
 
 use crate::direct::Body;
 use crate::direct::frames::{CHUNK_BYTES_MAX, Frame};
+use crate::direct::fuzz;
 use crate::direct::incoming::{PostedReceive, ReadOutcome};
 use crate::direct::link::DirectLink;
 use crate::direct::send_queue::{QueuedBody, QueuedMessage};
@@ -77,6 +78,7 @@ pub const TARGETS: &[Target] = &[
             ),
         ],
     },
+    Target { name: "read-ahead", run: fuzz::read_ahead, decoder: fuzz::DECODER },
     Target { name: "releases", run: releases::releases, decoder: releases::DECODER },
     Target { name: "task-control", run: control::task_control, decoder: control::DECODER },
     Target {
@@ -249,7 +251,7 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
 }
 
 /// Sends a message, or a part of one, as the other task may.
-fn send_as_peer(far: &mut Option<Link>, from: &mut Unstructured<'_>, sent: u32) -> pvm_fuzz::Result<()> {
+pub(crate) fn send_as_peer(far: &mut Option<Link>, from: &mut Unstructured<'_>, sent: u32) -> pvm_fuzz::Result<()> {
     let first = usize::from(from.arbitrary::<u16>()?) % ROOM_BYTES;
     let received = if first % 2 == 0 { sent } else { first as u32 % 4 };
     let meta = [0, from.arbitrary::<u8>()?.into(), 0, 0, 0, 0];
@@ -290,7 +292,7 @@ fn receive_posted(link: &mut DirectLink, from: &mut Unstructured<'_>) -> pvm_fuz
 }
 
 /// Writes a frame with `bytes` bytes of a body.
-fn write_frame(far: &mut Option<Link>, frame: Frame, bytes: usize) {
+pub(crate) fn write_frame(far: &mut Option<Link>, frame: Frame, bytes: usize) {
     write_as_peer(far, &[frame.lead().as_slice(), &vec![5; bytes]].concat());
 }
 
@@ -307,7 +309,7 @@ fn other_side(socket: OwnedFd, secret: &[u8; 32], is_called: bool) -> Link {
 }
 
 /// Writes as much as the socket takes, without encryption. The rest is lost.
-fn write(far: &Option<Link>, bytes: &[u8]) {
+pub(crate) fn write(far: &Option<Link>, bytes: &[u8]) {
     let _ = far.as_ref().map(|far| rustix::net::send(far, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT));
 }
 
