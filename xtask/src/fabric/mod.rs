@@ -27,7 +27,7 @@ const USAGE: &str = "fabric [--short] [--provider NAME] [--seeds N] [--library P
 /// The providers that work on any network.
 const PROVIDERS: [&str; 4] = ["tcp", "tcp;ofi_rxm", "udp;ofi_rxd", "sockets"];
 /// The one of them that has nothing to wait for, and starts no threads.
-const WITHOUT_DESCRIPTOR: &str = "udp;ofi_rxd";
+pub const WITHOUT_DESCRIPTOR: &str = "udp;ofi_rxd";
 /// The place of a new libfabric in the wheel of MPICH.
 const IN_WHEEL: &str = "lib/mpich/libfabric.so.1";
 /// The port at which the programs wait for their caller.

@@ -158,22 +158,21 @@ pub struct Run<'a> {
     victim: usize,
     /// Whether that host will be lost.
     loses_victim: bool,
-    /// Whether messages may take a fabric.
-    has_fabric: bool,
+    /// The provider of the fabric that messages may take.
+    fabric: Option<&'a str>,
 }
 
 impl<'a> Run<'a> {
-    fn new(network: &'a Network, fault: Fault, seed: u64, side: Side, fabric: Option<&str>) -> Result<Run<'a>> {
+    fn new(network: &'a Network, fault: Fault, seed: u64, side: Side, fabric: Option<&'a str>) -> Result<Run<'a>> {
         let mut random = fastrand::Rng::with_seed(seed);
         let victim = random.usize(1..HOSTS);
         // The seed decides whether data links are encrypted.
         let trusted = fault.is_of_data_links() && seed % 2 == 0;
         let trusted = trusted.then(|| ("PVM_TRUSTED_NET".to_owned(), "1".to_owned()));
-        let has_fabric = fabric.is_some();
-        let fabric = fabric.map(|name| ("PVM_FABRIC".to_owned(), name.to_owned()));
-        let environment: Vec<(String, String)> = trusted.into_iter().chain(fabric).collect();
+        let wish = fabric.map(|name| ("PVM_FABRIC".to_owned(), name.to_owned()));
+        let environment: Vec<(String, String)> = trusted.into_iter().chain(wish).collect();
         let machine = Machine::new(side, network, &environment)?;
-        Ok(Run { network, machine, fault, random, victim, loses_victim: fault.loses_host(), has_fabric })
+        Ok(Run { network, machine, fault, random, victim, loses_victim: fault.loses_host(), fabric })
     }
 
     fn victim(&self) -> &'a Host {
@@ -185,7 +184,7 @@ impl<'a> Run<'a> {
         self.machine.start(HOSTS, &[])?;
         let mut chief = self.chief()?;
         chief.wait("running", Duration::from_secs(30), |lines| lines.iter().any(|line| line == "running"))?;
-        if self.has_fabric && !self.fault.is_of_data_links() {
+        if self.fabric.is_some() && !self.fault.is_of_data_links() {
             fabrics::endpoints(self)?;
         }
         std::thread::sleep(Duration::from_millis(self.random.u64(300..1500)));
@@ -209,7 +208,7 @@ impl<'a> Run<'a> {
         // bytes. PVM 3.4 always gets PvmDontRoute: with PvmRouteDirect, it would not keep the order of messages (D3).
         let chance = self.random.bool();
         let direct = self.fault.is_direct().unwrap_or(chance) && self.machine.side == Side::Ours;
-        let route = match (direct, self.has_fabric && !self.fault.is_of_data_links()) {
+        let route = match (direct, self.fabric.is_some() && !self.fault.is_of_data_links()) {
             (true, _) => "3",
             // PvmDontRoute would forbid the fabric.
             (false, true) => "2",

@@ -230,7 +230,9 @@ impl Member {
             self.fabric.links[at].fallback_sent = true;
             self.fabric.denounce(at);
             self.fabric.on_break(peer);
-            self.fabric.lost.insert(peer);
+            if self.fabric.links[at].carries {
+                self.fabric.lost.insert(peer);
+            }
         }
         while let Some(message) = self.fabric.links[at].queue.first() {
             let sent = send_again(&mut self.endpoint, self.tid.host(), peer, message);

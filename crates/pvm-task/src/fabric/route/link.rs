@@ -12,7 +12,13 @@ use std::time::{Duration, Instant};
 /// If a peer takes nothing for this time although messages wait for it, the link is given up: a fabric often does not
 /// report that it carries nothing any more. It may also be that the peer does not call the library; then some messages
 /// travel twice.
-pub(super) const STALL_LIMIT: Duration = Duration::from_secs(30);
+const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// If a peer is not heard on the fabric for this time, the link is given up: something on the way may block the fabric, which
+/// the provider does not report. Between two looks, no more than `LOOK_TIME_MAX` counts: a task that computes for long takes
+/// no notice, and its peer perhaps the same.
+const HELLO_LIMIT: Duration = Duration::from_secs(4);
+const LOOK_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The most memory of copies that is kept for the next messages, in bytes: new memory has to get its pages first, which takes
 /// longer than the copy.
@@ -49,8 +55,9 @@ pub(super) struct FabricLink {
     pub falling_back: bool,
     /// Whether the fallback message has been sent to the peer.
     pub fallback_sent: bool,
-    /// When this side of the link was made.
-    made_at: Instant,
+    /// How long the peer has not been heard, and when that was last looked at.
+    unheard: Duration,
+    looked_at: Instant,
     /// Since when the peer has taken nothing, if messages wait for it.
     waiting_since: Option<Instant>,
 }
@@ -74,7 +81,8 @@ impl FabricLink {
             is_gone: false,
             falling_back: false,
             fallback_sent: false,
-            made_at: Instant::now(),
+            unheard: Duration::ZERO,
+            looked_at: Instant::now(),
             waiting_since: None,
         }
     }
@@ -109,10 +117,12 @@ impl FabricLink {
         (self.is_gone, self.falling_back) = (true, true);
     }
 
-    /// Returns whether the peer has taken nothing for too long, or has not been heard on the fabric for `hello_limit`.
-    pub fn has_stalled(&mut self, hello_limit: Duration, now: Instant) -> bool {
+    /// Returns whether the peer has not been heard on the fabric, or has taken nothing, for too long.
+    pub fn has_stalled(&mut self, now: Instant) -> bool {
         if !self.hello_received && !self.falling_back {
-            return now.duration_since(self.made_at) >= hello_limit;
+            let time = now.duration_since(std::mem::replace(&mut self.looked_at, now));
+            self.unheard += time.min(LOOK_TIME_MAX);
+            return self.unheard >= HELLO_LIMIT;
         }
         if self.queue.is_empty() || self.falling_back {
             self.waiting_since = None;
@@ -172,22 +182,27 @@ mod tests {
     fn a_peer_that_takes_nothing_for_long_loses_the_link_only_if_messages_wait_for_it() {
         let (mut idle, mut busy, begin) = (link_with(0), link_with(1), Instant::now());
         (idle.hello_received, busy.hello_received) = (true, true);
-        let stalls = |link: &mut FabricLink, after: Duration| link.has_stalled(STALL_LIMIT, begin + after);
         for second in 0..30 {
-            let after = Duration::from_secs(second);
-            assert!(!stalls(&mut idle, after) && !stalls(&mut busy, after));
+            let now = begin + Duration::from_secs(second);
+            assert!(!idle.has_stalled(now) && !busy.has_stalled(now));
         }
-        assert!(stalls(&mut busy, STALL_LIMIT) && !stalls(&mut idle, STALL_LIMIT));
+        assert!(busy.has_stalled(begin + STALL_LIMIT) && !idle.has_stalled(begin + STALL_LIMIT));
         busy.on_taken(1);
-        assert!(!stalls(&mut busy, 2 * STALL_LIMIT));
+        assert!(!busy.has_stalled(begin + 2 * STALL_LIMIT));
     }
 
     #[test]
     fn a_peer_that_is_not_heard_on_the_fabric_loses_the_link() {
-        let mut link = link_with(0);
-        let (limit, before) = (Duration::from_secs(2), link.made_at + Duration::from_millis(1999));
-        assert!(!link.has_stalled(limit, before) && link.has_stalled(limit, link.made_at + limit));
-        link.hello_received = true;
-        assert!(!link.has_stalled(limit, link.made_at + limit));
+        let link = || link_with(0);
+        let stalls_at = |link: &mut FabricLink, pause: Duration| {
+            let begin = link.looked_at;
+            (1..100).find(|look| link.has_stalled(begin + *look * pause))
+        };
+        assert_eq!(stalls_at(&mut link(), Duration::from_millis(100)), Some(40));
+        // Both tasks compute for a minute between two calls.
+        assert_eq!(stalls_at(&mut link(), Duration::from_secs(60)), Some(4));
+        let mut heard = link();
+        heard.hello_received = true;
+        assert_eq!(stalls_at(&mut heard, Duration::from_secs(1)), None);
     }
 }

@@ -21,7 +21,7 @@ mod waiting;
 use super::{FabricEvent, FabricLinks, LinkName, Secrets};
 use crate::direct::fallback::{Backoff, HeldMessages};
 use crate::direct::incoming::LinkMessage;
-use link::{FabricLink, STALL_LIMIT};
+use link::FabricLink;
 use pvm_core::fabric::{Introduction, Wish};
 use pvm_core::proto::{ByteBuf, FABRIC_SECRET_BYTES, FabricOffer, FabricSecrets};
 use pvm_core::tid::Tid;
@@ -30,7 +30,7 @@ use pvm_net::fabric::{Fabric, Queues, Setting};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The words of a message's header that travel with it, in bytes.
 const HEADER_BYTES: usize = 20;
@@ -46,10 +46,6 @@ const FIRST_MESSAGES: u32 = 8;
 /// How many bytes of stack must be left to open a fabric: providers are loaded and started then. Some programs run threads or
 /// coroutines with less.
 const OPEN_STACK_BYTES: usize = 256 << 10;
-
-/// How long a task that asks again, since a link on the fabric has ended, waits until it hears the peer there. Without a
-/// link, messages travel through the daemons meanwhile.
-const HELLO_AGAIN_MAX: Duration = Duration::from_secs(2);
 
 /// The fabric of a task.
 enum State {
@@ -94,8 +90,8 @@ pub(crate) struct FabricRoute {
     first_messages: HashMap<Tid, u32>,
     /// For each peer that was asked before: when it may be asked again.
     backoffs: HashMap<Tid, Backoff>,
-    /// Peers whose link on the fabric has ended, though neither task has left. Once such a peer may be asked again, a direct
-    /// link to it is given up.
+    /// Peers whose link on the fabric has carried messages and has ended, though neither task has left. Once such a peer may
+    /// be asked again, a direct link to it is given up.
     lost: BTreeSet<Tid>,
     draining: Option<Draining>,
     /// What has arrived on links that were removed since.
@@ -439,8 +435,7 @@ impl FabricRoute {
     fn close_stalled(&mut self) {
         let now = Instant::now();
         for link in &mut self.links {
-            let hello_limit = if self.lost.contains(&link.peer) { HELLO_AGAIN_MAX } else { STALL_LIMIT };
-            link.falling_back |= link.has_stalled(hello_limit, now);
+            link.falling_back |= link.has_stalled(now);
         }
     }
 
