@@ -60,7 +60,9 @@ pub(crate) struct QueueSink<'a> {
 impl Sink for QueueSink<'_> {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
-        self.state.on_message(Envelope::new(from, self.own, meta), body);
+        let envelope = Envelope::new(from, self.own, meta);
+        self.state.heard = Some(Tid(envelope.src as u32));
+        self.state.on_message(envelope, body);
     }
 }
 
@@ -77,6 +79,7 @@ impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         let envelope = Envelope::new(from, self.own, meta);
+        self.state.heard = Some(Tid(envelope.src as u32));
         let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
         // A message that has to be converted is queued first, and converted when it is taken from the queue.
         if self.delivered.is_some()

@@ -37,6 +37,8 @@ pub(crate) struct State {
     pub tracer: Tracer,
     /// Route switches of direct links that have arrived on the default route.
     pub route_switches: RouteSwitches,
+    /// The sender of the last message that has arrived by the default route, until links on the fabric are told.
+    pub heard: Option<Tid>,
     /// Whether messages or events have arrived since the last [`Task::take_news`].
     pub news: bool,
     /// See [`Task::note_synchronized`].
@@ -60,6 +62,7 @@ impl Task {
             notifies: LocalNotifies::default(),
             tracer: Tracer::default(),
             route_switches: RouteSwitches::default(),
+            heard: None,
             news: false,
             synchronized: false,
             waits: WaitHistory::default(),

@@ -5,7 +5,7 @@
 //@ timeout 90
 #include "fabric.h"
 
-/* How long the two tasks talk at most, in seconds. A link on which nothing is heard is given up after 4 s. */
+/* How long the two tasks talk at most, in seconds. A link on which nothing is heard is given up after some 4 s. */
 #define TALK_SECONDS 30
 
 int main(int argc, char **argv)

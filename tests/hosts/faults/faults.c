@@ -5,7 +5,7 @@
  * the notifications of lost tasks and hosts. The chief reads commands, one on each line: `settle` (stop
  * sending; all accounts must agree; then continue), `end`. It prints `running`, `exit N`, `lost TID`,
  * `added TID`, `settled dead=N,N lost=TID,TID fabric=N messages=N`, `error TEXT`,
- * `ended`. `fabric` counts, for each worker, the tasks of other hosts to which its messages take a fabric.
+ * `ended`. `fabric` is the sum over all workers of the tasks of other hosts that their messages reach on a fabric.
  */
 #include "hosts.h"
 #include <fcntl.h>

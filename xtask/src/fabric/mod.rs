@@ -231,8 +231,8 @@ impl Trial<'_> {
     }
 }
 
-/// Ends a program that serves, and returns what it has said and how it has ended: the cause of a failure that its caller
-/// only sees as a lost connection.
+/// Ends a program that serves, if it has not ended before. Returns what it has said, and how it has ended: its caller may see
+/// only a lost connection.
 fn end(mut served: Child) -> Result<String> {
     let _ = served.kill();
     let output = served.wait_with_output()?;

@@ -66,7 +66,7 @@ impl Backoff {
         self.at = None;
     }
 
-    /// Begins a pause because the peer has given the link up. It is no longer than the last one.
+    /// Begins a pause because a link was given up that has not broken. It is no longer than the last one.
     pub fn on_given_up(&mut self) {
         self.pause = self.pause.max(PAUSE_FIRST);
         self.at = Some(Instant::now() + self.pause);
@@ -207,7 +207,12 @@ impl DirectLinks {
         }
     }
 
-    /// Notes that the peer has given up a link.
+    /// Begins a pause before a link is requested, even if this side has never done so.
+    fn begin_pause(&mut self, peer: Tid) {
+        self.backoffs.entry(peer).or_default().on_given_up();
+    }
+
+    /// Notes that a link was given up that this side may have requested.
     pub(crate) fn on_given_up(&mut self, peer: Tid) {
         if let Some(backoff) = self.backoffs.get_mut(&peer) {
             backoff.on_given_up();
@@ -234,14 +239,10 @@ impl DirectLinks {
         }
     }
 
-    /// Gives up the link to a peer, if there is one that carries messages.
-    pub(crate) fn leave_for_fabric(&mut self, peer: Tid) {
-        if let Ok(at) = self.position(peer) {
-            let link = &mut self.links[at];
-            if link.carries && !link.is_broken() {
-                link.give_up(GivenUp::ForFabric);
-            }
-        }
+    /// Gives up the link to a peer, if there is one that carries messages. Returns whether there is.
+    pub(crate) fn leave_for_fabric(&mut self, peer: Tid) -> bool {
+        let link = self.find(peer).filter(|link| link.carries && !link.falling_back && !link.is_broken());
+        link.map(|link| link.give_up(GivenUp::ForFabric)).is_some()
     }
 
     /// Waits while peers go on acknowledging, but for at most `ACKNOWLEDGEMENT_WAIT_MAX`. Does not wait for links with
@@ -317,7 +318,10 @@ impl Member {
             match given_up {
                 // It is worth its cost again after as many messages as before.
                 Some(GivenUp::Burst) => drop(self.direct.backoffs.remove(&peer)),
-                Some(GivenUp::ByPeer | GivenUp::Unheard | GivenUp::ForFabric) => self.direct.on_given_up(peer),
+                // The side that asks for the fabric does so before a direct link can be requested again.
+                Some(GivenUp::ForFabric) => self.direct.begin_pause(peer),
+                Some(GivenUp::ByPeer) if self.fabric.has_lost(peer) => self.direct.begin_pause(peer),
+                Some(GivenUp::ByPeer | GivenUp::Unheard) => self.direct.on_given_up(peer),
                 Some(GivenUp::Unread) | None => self.direct.on_break(peer),
             }
         }
@@ -344,7 +348,7 @@ impl Member {
 
     /// Handles the fallback message of a peer. Returns `false` if the peer waits for an answer that cannot be sent now.
     pub(super) fn on_peer_fallback(&mut self, peer: Tid, answered: bool, is_given_up: bool) -> bool {
-        if self.on_fabric_fallback(peer) {
+        if self.on_fabric_fallback(peer, answered) {
             return true;
         }
         self.direct.arrived.retain(|arrived| arrived.peer != peer);

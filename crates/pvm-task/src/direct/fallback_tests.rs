@@ -230,6 +230,30 @@ fn a_link_that_breaks_before_one_side_uses_it_loses_nothing() {
 }
 
 #[test]
+fn a_direct_link_is_given_up_for_a_fabric_that_may_work_again() {
+    let mut both = Both::linked(None);
+    for side in &mut both.0 {
+        let peer = side.peer();
+        side.member().fabric.lose(peer);
+    }
+    std::thread::sleep(PAUSE_FIRST);
+    for side in [1, 1, 0] {
+        both.0[side].send(100);
+        both.settle();
+    }
+    for _ in 0..2 {
+        (0..2).for_each(|side| both.carry(side));
+        both.0.iter_mut().for_each(Side::receive);
+    }
+    assert!(!both.0[0].has_link() && !both.0[1].has_link());
+    for side in &mut both.0 {
+        let peer = side.peer();
+        let pauses = side.member().direct.backoffs.get(&peer).is_some_and(|backoff| !backoff.is_requested());
+        assert!(pauses, "the fabric is to be asked for first");
+    }
+}
+
+#[test]
 fn links_break_at_any_moment_and_return_and_nothing_is_lost() {
     let (mut links, mut leaves) = (0, 0);
     for seed in 1..=20_u64 {

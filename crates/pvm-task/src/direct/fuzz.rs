@@ -35,7 +35,7 @@ const HOSTILE: Tid = Tid(0xc0001);
 /// How many messages may be on their way to an honest task: their bytes fit its socket.
 const WINDOW: u32 = 8;
 const BODY_BYTES_MAX: usize = 8 << 10;
-/// How often a message is sent to the hostile peer that its socket does not hold. Each such send waits.
+/// The most messages of this length that are sent to the hostile peer. Its socket cannot hold them, so each send waits.
 const LONG_SENDS_MAX: u32 = 3;
 const LONG_BYTES: usize = 2 << 20;
 /// How many polls are enough for everything to arrive.

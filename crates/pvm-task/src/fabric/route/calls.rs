@@ -134,6 +134,9 @@ impl Member {
     /// Route switches must have been handled before.
     pub(crate) fn progress_fabric(&mut self, state: &mut State, count: usize) -> usize {
         self.fabric.polls = self.fabric.polls.wrapping_add(1);
+        if let Some(peer) = state.heard.take() {
+            self.fabric.note_heard(peer);
+        }
         let parked = self.endpoint.is_parked();
         let mut events = 0;
         let was_polled = std::mem::take(&mut self.fabric.was_polled) && !parked;
@@ -229,9 +232,12 @@ impl Member {
             }
             self.fabric.links[at].fallback_sent = true;
             self.fabric.denounce(at);
-            self.fabric.on_break(peer);
-            if self.fabric.links[at].carries {
-                self.fabric.lost.insert(peer);
+            let has_left = self.fabric.draining.is_some_and(|draining| draining.peer == peer);
+            if !has_left {
+                self.fabric.on_break(peer);
+                if self.fabric.links[at].carries {
+                    self.fabric.lost.entry(peer).or_default().on_break();
+                }
             }
         }
         while let Some(message) = self.fabric.links[at].queue.first() {
@@ -245,17 +251,31 @@ impl Member {
     }
 
     /// Gives up direct links to peers that were on the fabric before and may be asked again: two tasks have at most one link.
+    /// The pauses grow between attempts, also while this task sends nothing and so does not ask.
     pub(crate) fn return_to_fabric(&mut self) {
-        if self.fabric.may_exist() {
-            let backoffs = &self.fabric.backoffs;
-            let may_ask = |peer: &&Tid| backoffs.get(peer).is_some_and(Backoff::may_request);
-            self.fabric.lost.iter().filter(may_ask).for_each(|peer| self.direct.leave_for_fabric(*peer));
+        if !self.fabric.may_exist() || !self.direct.allows_links() {
+            return;
+        }
+        let FabricRoute { lost, backoffs, .. } = &mut self.fabric;
+        for (peer, backoff) in lost {
+            let may_ask = backoffs.get(peer).is_some_and(Backoff::may_request);
+            if may_ask && backoff.may_request() && self.direct.leave_for_fabric(*peer) {
+                backoff.on_break();
+            }
         }
     }
 
-    /// Handles the fallback message of a peer. Returns false if there is no link to it on a fabric.
-    pub(crate) fn on_fabric_fallback(&mut self, peer: Tid) -> bool {
-        let Ok(at) = self.fabric.position(peer) else { return false };
+    /// Handles the fallback message of a peer. Returns false if there is no link to it on a fabric. `is_known`: whether this
+    /// side has, or had, the link that the message is about.
+    pub(crate) fn on_fabric_fallback(&mut self, peer: Tid, is_known: bool) -> bool {
+        let Ok(at) = self.fabric.position(peer) else {
+            if !is_known && self.fabric.has_asked(peer) {
+                // The peer had answered, and does not wait for this side any longer.
+                self.fabric.withdraw(peer);
+                self.fabric.on_break(peer);
+            }
+            return false;
+        };
         if !self.fabric.links[at].is_gone {
             self.fabric.give_up(at);
         }

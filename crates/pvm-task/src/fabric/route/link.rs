@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 /// travel twice.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// If a peer is not heard on the fabric for this time, the link is given up: something on the way may block the fabric, which
-/// the provider does not report. Between two looks, no more than `LOOK_TIME_MAX` counts: a task that computes for long takes
-/// no notice, and its peer perhaps the same.
-const HELLO_LIMIT: Duration = Duration::from_secs(4);
-const LOOK_TIME_MAX: Duration = Duration::from_secs(1);
+/// If messages of a peer arrive by the default route in this many different seconds, and no hello on the fabric, the link is
+/// given up: something on the way may block the fabric, and no provider need report that. A task that sends a message takes in
+/// and answers a hello in the same call; so a peer that computes for long keeps its link.
+const UNHEARD_MAX: u32 = 4;
+const UNHEARD_PAUSE: Duration = Duration::from_secs(1);
 
 /// The most memory of copies that is kept for the next messages, in bytes: new memory has to get its pages first, which takes
 /// longer than the copy.
@@ -55,9 +55,9 @@ pub(super) struct FabricLink {
     pub falling_back: bool,
     /// Whether the fallback message has been sent to the peer.
     pub fallback_sent: bool,
-    /// How long the peer has not been heard, and when that was last looked at.
-    unheard: Duration,
-    looked_at: Instant,
+    /// In how many seconds the peer was heard by the default route, but not on the fabric; when the last one began.
+    unheard: u32,
+    unheard_at: Instant,
     /// Since when the peer has taken nothing, if messages wait for it.
     waiting_since: Option<Instant>,
 }
@@ -81,8 +81,8 @@ impl FabricLink {
             is_gone: false,
             falling_back: false,
             fallback_sent: false,
-            unheard: Duration::ZERO,
-            looked_at: Instant::now(),
+            unheard: 0,
+            unheard_at: Instant::now(),
             waiting_since: None,
         }
     }
@@ -117,13 +117,20 @@ impl FabricLink {
         (self.is_gone, self.falling_back) = (true, true);
     }
 
-    /// Returns whether the peer has not been heard on the fabric, or has taken nothing, for too long.
-    pub fn has_stalled(&mut self, now: Instant) -> bool {
-        if !self.hello_received && !self.falling_back {
-            let time = now.duration_since(std::mem::replace(&mut self.looked_at, now));
-            self.unheard += time.min(LOOK_TIME_MAX);
-            return self.unheard >= HELLO_LIMIT;
+    /// Notes that a message of the peer has arrived by the default route. Returns whether the fabric does not lead to this
+    /// side.
+    pub fn misses_hello(&mut self, now: Instant) -> bool {
+        if self.hello_received || self.falling_back {
+            return false;
         }
+        if now.duration_since(self.unheard_at) >= UNHEARD_PAUSE {
+            (self.unheard, self.unheard_at) = (self.unheard + 1, now);
+        }
+        self.unheard >= UNHEARD_MAX
+    }
+
+    /// Returns whether the peer has taken nothing for too long.
+    pub fn has_stalled(&mut self, now: Instant) -> bool {
         if self.queue.is_empty() || self.falling_back {
             self.waiting_since = None;
             return false;
@@ -181,7 +188,6 @@ mod tests {
     #[test]
     fn a_peer_that_takes_nothing_for_long_loses_the_link_only_if_messages_wait_for_it() {
         let (mut idle, mut busy, begin) = (link_with(0), link_with(1), Instant::now());
-        (idle.hello_received, busy.hello_received) = (true, true);
         for second in 0..30 {
             let now = begin + Duration::from_secs(second);
             assert!(!idle.has_stalled(now) && !busy.has_stalled(now));
@@ -192,17 +198,15 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_not_heard_on_the_fabric_loses_the_link() {
-        let link = || link_with(0);
-        let stalls_at = |link: &mut FabricLink, pause: Duration| {
-            let begin = link.looked_at;
-            (1..100).find(|look| link.has_stalled(begin + *look * pause))
+    fn a_peer_that_is_heard_by_the_default_route_only_loses_the_link() {
+        let misses_at = |link: &mut FabricLink, pause: Duration| {
+            let begin = link.unheard_at;
+            (1..100).find(|count| link.misses_hello(begin + *count * pause))
         };
-        assert_eq!(stalls_at(&mut link(), Duration::from_millis(100)), Some(40));
-        // Both tasks compute for a minute between two calls.
-        assert_eq!(stalls_at(&mut link(), Duration::from_secs(60)), Some(4));
-        let mut heard = link();
+        assert_eq!(misses_at(&mut link_with(0), Duration::from_millis(100)), Some(40));
+        assert_eq!(misses_at(&mut link_with(0), Duration::from_secs(60)), Some(4));
+        let mut heard = link_with(0);
         heard.hello_received = true;
-        assert_eq!(stalls_at(&mut heard, Duration::from_secs(1)), None);
+        assert_eq!(misses_at(&mut heard, Duration::from_secs(1)), None);
     }
 }

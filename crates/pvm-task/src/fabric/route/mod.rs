@@ -27,7 +27,7 @@ use pvm_core::proto::{ByteBuf, FABRIC_SECRET_BYTES, FabricOffer, FabricSecrets};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Meta, has_stack};
 use pvm_net::fabric::{Fabric, Queues, Setting};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Instant;
@@ -90,9 +90,9 @@ pub(crate) struct FabricRoute {
     first_messages: HashMap<Tid, u32>,
     /// For each peer that was asked before: when it may be asked again.
     backoffs: HashMap<Tid, Backoff>,
-    /// Peers whose link on the fabric has carried messages and has ended, though neither task has left. Once such a peer may
-    /// be asked again, a direct link to it is given up.
-    lost: BTreeSet<Tid>,
+    /// Peers that messages have reached on the fabric, on a link that has ended; not those that have left. For each: when a
+    /// direct link may be given up for a new link on the fabric.
+    lost: BTreeMap<Tid, Backoff>,
     draining: Option<Draining>,
     /// What has arrived on links that were removed since.
     left_over: Vec<Rc<HeldMessages>>,
@@ -126,7 +126,7 @@ impl FabricRoute {
             asked: BTreeMap::new(),
             first_messages: HashMap::new(),
             backoffs: HashMap::new(),
-            lost: BTreeSet::new(),
+            lost: BTreeMap::new(),
             draining: None,
             left_over: Vec::new(),
             events: Vec::new(),
@@ -162,6 +162,18 @@ impl FabricRoute {
     /// Returns whether that peer was asked for a link and has not answered.
     pub fn has_asked(&self, peer: Tid) -> bool {
         self.asked.contains_key(&peer)
+    }
+
+    /// Returns whether messages have reached that peer on the fabric before, and it has not left.
+    pub fn has_lost(&self, peer: Tid) -> bool {
+        self.lost.contains_key(&peer)
+    }
+
+    /// Takes a link to that peer for lost.
+    #[cfg(test)]
+    pub fn lose(&mut self, peer: Tid) {
+        self.backoffs.entry(peer).or_default().on_break();
+        self.lost.entry(peer).or_default().on_break();
     }
 
     /// Counts a message to a task of another host, sent by the default route.
@@ -436,6 +448,14 @@ impl FabricRoute {
         let now = Instant::now();
         for link in &mut self.links {
             link.falling_back |= link.has_stalled(now);
+        }
+    }
+
+    /// Notes that a message of a peer has arrived by the default route. Gives up a link on which the peer is not heard.
+    fn note_heard(&mut self, peer: Tid) {
+        if let Ok(at) = self.position(peer) {
+            let link = &mut self.links[at];
+            link.falling_back |= link.misses_hello(Instant::now());
         }
     }
 
