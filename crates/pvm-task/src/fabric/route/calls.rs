@@ -134,14 +134,15 @@ impl Member {
     /// Route switches must have been handled before.
     pub(crate) fn progress_fabric(&mut self, state: &mut State, count: usize) -> usize {
         self.fabric.polls = self.fabric.polls.wrapping_add(1);
-        if let Some(peer) = state.heard.take() {
-            self.fabric.note_heard(peer);
-        }
+        let unheard = state.heard.take().filter(|peer| self.fabric.awaits_hello(*peer));
         let parked = self.endpoint.is_parked();
         let mut events = 0;
         let was_polled = std::mem::take(&mut self.fabric.was_polled) && !parked;
-        if !was_polled && (count == 0 || parked || self.fabric.polls % BUSY_POLLS == 0) {
+        if !was_polled && (count == 0 || parked || self.fabric.polls % BUSY_POLLS == 0 || unheard.is_some()) {
             events = self.fabric.poll();
+        }
+        if let Some(peer) = unheard {
+            self.fabric.note_heard(peer);
         }
         if parked || self.fabric.polls % STALL_POLLS == 0 {
             self.fabric.close_stalled();

@@ -451,6 +451,11 @@ impl FabricRoute {
         }
     }
 
+    /// Returns whether there is a link to that peer, on which no hello of it has arrived yet.
+    fn awaits_hello(&self, peer: Tid) -> bool {
+        self.position(peer).is_ok_and(|at| !self.links[at].hello_received)
+    }
+
     /// Notes that a message of a peer has arrived by the default route. Gives up a link on which the peer is not heard.
     fn note_heard(&mut self, peer: Tid) {
         if let Ok(at) = self.position(peer) {
