@@ -239,7 +239,7 @@ impl DirectLinks {
         }
     }
 
-    /// Gives up the link to a peer, if there is one that carries messages. Returns whether there is.
+    /// Begins the fallback from the link to a peer, if messages take that link. Returns whether they do.
     pub(crate) fn leave_for_fabric(&mut self, peer: Tid) -> bool {
         let link = self.find(peer).filter(|link| link.carries && !link.falling_back && !link.is_broken());
         link.map(|link| link.give_up(GivenUp::ForFabric)).is_some()

@@ -143,7 +143,7 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     polls = 0;
     if first & 4 != 0 {
         // What a task has sent arrives also when it has exited.
-        while !honest.link().queue.all_written() {
+        while !honest.link().queue.all_written() || !honest.link().is_flushed() {
             poll(&mut [&mut here, &mut honest], &mut polls);
         }
         let (sent, switches) = (honest.sent, honest.switches);
@@ -208,13 +208,12 @@ fn act(
             11..=12 => honest.send(here.received, from.arbitrary::<u16>()?.into()),
             13 => here.send(honest.received, from.arbitrary::<u16>()?.into()),
             14 => {
-                // A link that waits for a grant, or has not switched, is not written to.
                 let is_long = long_sends < LONG_SENDS_MAX && from.arbitrary::<u8>()? % 8 == 0;
                 long_sends += u32::from(is_long);
                 let bytes = if is_long { LONG_BYTES } else { 100 };
-                let may_send = here.links.find(HOSTILE).is_some_and(|link| link.carries || link.may_switch());
-                if may_send {
-                    here.links.find(HOSTILE).expect("it is there").switch();
+                let link = here.links.find(HOSTILE).filter(|link| link.carries || link.may_switch());
+                if let Some(link) = link {
+                    link.switch();
                     here.links.send(HOSTILE, [0; 6], Body::Bytes(&vec![1; bytes])).expect("memory");
                 }
             }

@@ -251,8 +251,9 @@ impl Member {
         true
     }
 
-    /// Gives up direct links to peers that were on the fabric before and may be asked again: two tasks have at most one link.
-    /// The pauses grow between attempts, also while this task sends nothing and so does not ask.
+    /// Begins the fallback from direct links to peers that were on the fabric before and may be asked for a link there again.
+    /// Two tasks have at most one link, so the direct one must end first. The pause between two attempts grows even if this
+    /// task sends nothing, and therefore does not ask.
     pub(crate) fn return_to_fabric(&mut self) {
         if !self.fabric.may_exist() || !self.direct.allows_links() {
             return;

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 /// travel twice.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// If messages of a peer arrive by the default route in this many different seconds, and no hello on the fabric, the link is
-/// given up: something on the way may block the fabric, and no provider need report that. A task that sends a message takes in
-/// and answers a hello in the same call; so a peer that computes for long keeps its link.
+/// A link is given up if no hello arrives on the fabric, but messages of the peer arrive by the default route this many times,
+/// each at least `UNHEARD_PAUSE` after the one before: the network may block the fabric, and not all providers report that. The
+/// time alone says nothing: the peer may compute. A peer that sends a message takes in and answers a hello in the same call.
 const UNHEARD_MAX: u32 = 4;
 const UNHEARD_PAUSE: Duration = Duration::from_secs(1);
 
@@ -55,7 +55,7 @@ pub(super) struct FabricLink {
     pub falling_back: bool,
     /// Whether the fallback message has been sent to the peer.
     pub fallback_sent: bool,
-    /// In how many seconds the peer was heard by the default route, but not on the fabric; when the last one began.
+    /// How often the peer was heard by the default route, but not on the fabric, and when that was last counted.
     unheard: u32,
     unheard_at: Instant,
     /// Since when the peer has taken nothing, if messages wait for it.
@@ -117,8 +117,8 @@ impl FabricLink {
         (self.is_gone, self.falling_back) = (true, true);
     }
 
-    /// Notes that a message of the peer has arrived by the default route. Returns whether the fabric does not lead to this
-    /// side.
+    /// Notes that a message of the peer has arrived by the default route. Returns whether its
+    /// hello is missing for too long.
     pub fn misses_hello(&mut self, now: Instant) -> bool {
         if self.hello_received || self.falling_back {
             return false;

@@ -90,7 +90,7 @@ pub(crate) struct FabricRoute {
     first_messages: HashMap<Tid, u32>,
     /// For each peer that was asked before: when it may be asked again.
     backoffs: HashMap<Tid, Backoff>,
-    /// Peers that messages have reached on the fabric, on a link that has ended; not those that have left. For each: when a
+    /// Peers to which this task has sent on the fabric, on a link that has ended; not those that have left. For each: when a
     /// direct link may be given up for a new link on the fabric.
     lost: BTreeMap<Tid, Backoff>,
     draining: Option<Draining>,
@@ -164,7 +164,7 @@ impl FabricRoute {
         self.asked.contains_key(&peer)
     }
 
-    /// Returns whether messages have reached that peer on the fabric before, and it has not left.
+    /// Returns whether messages to that peer took the fabric, and take another route since the link has ended.
     pub fn has_lost(&self, peer: Tid) -> bool {
         self.lost.contains_key(&peer)
     }
@@ -456,7 +456,8 @@ impl FabricRoute {
         self.position(peer).is_ok_and(|at| !self.links[at].hello_received)
     }
 
-    /// Notes that a message of a peer has arrived by the default route. Gives up a link on which the peer is not heard.
+    /// Notes that a message of a peer has arrived by the default route. Begins the fallback from the link to that peer if its
+    /// hello is missing for too long.
     fn note_heard(&mut self, peer: Tid) {
         if let Ok(at) = self.position(peer) {
             let link = &mut self.links[at];
