@@ -397,6 +397,12 @@ pub trait Sink {
     fn wants(&self, _from: u32) -> bool {
         true
     }
+    /// Returns whether the sink picks a message with these words out of the order of all messages
+    /// ([`crate::Endpoint::poll_peer`]).
+    #[inline]
+    fn picks(&self, _from: u32, _meta: &crate::Meta) -> bool {
+        true
+    }
     /// Returns whether the sink has what it wanted. If so, the later messages of the peer that is being polled stay in
     /// its queue.
     #[inline]

@@ -62,6 +62,7 @@
 
 #![cfg_attr(loom, allow(dead_code))] // loom's models use only parts of the modules
 
+mod clock;
 mod group;
 mod immediate;
 mod parker;
@@ -143,7 +144,7 @@ mod tests;
 pub use {
     arrival::{Arrival, BodyInTransit, Inline, NotTaken, Sink},
     copy::{copied_bytes, count_copy},
-    endpoint::{Endpoint, RecentImmediate, RecentMessage},
+    endpoint::{Endpoint, RecentImmediate, RecentMessage, SharedBody},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
     gather::GatherList,
     group::{

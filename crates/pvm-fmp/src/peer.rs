@@ -1,10 +1,13 @@
 //! One peer of a task: the queue to it, the queue from it, and the blocks of our heap that it may still read.
 use crate::arrival::Owner;
+use crate::clock::{Clock, is_earlier};
 use crate::cross_memory;
 use crate::heap::{Block, SharedHeap};
 use crate::pair_memory::Pair;
 use crate::process::owner_of;
-use crate::queue::{Kind, Reader, SHORT_HALF_SLOTS, SLOT_BYTES, Slot, Writer, half_slots_for};
+use crate::queue::{
+    Damaged, Entry, Kind, Reader, SHORT_HALF_SLOTS, SLOT_BYTES, Slot, Writer, half_slots_for, is_there,
+};
 use crate::segment::{PEERS_MAX, PeerRecord};
 use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad};
 use crate::{Immediate, Meta, NoMemory};
@@ -47,10 +50,14 @@ pub(crate) struct Peer {
     pub after_frame: u32,
     pub out: Option<Outbound>,
     pub inbound: Option<Inbound>,
+    /// The number of the poll that knows the first entry of the queue from the peer ([`crate::endpoint`], `merge`).
+    pub listed: u32,
     /// Set when the peer's queue was damaged; it is then read no further.
     pub damaged: bool,
     pub outstanding: Outstanding,
     pub rendezvous: RendezvousState,
+    /// The clock of this task.
+    pub clock: Clock,
     /// In memory of its own, which keeps the fields that every message needs together.
     pub pair: Box<Pair>,
 }
@@ -149,6 +156,64 @@ impl Peer {
         self.last_message() == self.after_frame
     }
 
+    /// Finds the queue from the peer if there is one by now. Returns whether one has just been found.
+    pub fn find_queue(&mut self, us: u32, at_once: bool) -> bool {
+        if self.damaged || self.inbound.is_some() {
+            return false;
+        }
+        let record = if at_once { self.find_record(us) } else { self.probe_record(us) };
+        self.inbound = record.and_then(|record| Inbound::find(&self.owner, record.get(), &self.clock));
+        self.inbound.is_some()
+    }
+
+    /// Returns whether [`Peer::find_queue`] may find a queue now.
+    fn may_have_new_queue(&self) -> bool {
+        match (self.damaged, &self.their_record) {
+            (true, _) => false,
+            // Pair `ring made`.
+            (_, Some(record)) => record.get().ring.load_acquire() != 0,
+            // Pair `table changed`.
+            (_, None) => self.searched != Some(self.owner.mapping.header().table_version.load_acquire()),
+        }
+    }
+
+    /// Returns the stamp of the next entry of the queue from the peer, if that entry is there.
+    #[inline(always)]
+    pub fn head(&self) -> Option<u64> {
+        let inbound = self.inbound.as_ref()?;
+        // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
+        let stamp = inbound.reader.head(unsafe { inbound.slots() })?;
+        self.is_there(stamp).then_some(stamp)
+    }
+
+    /// Returns whether the peer has sent nothing that is earlier than this stamp and still in its queue.
+    #[inline(always)]
+    pub fn has_nothing_before(&self, stamp: u64) -> bool {
+        match self.head() {
+            Some(head) => !is_earlier(head, stamp),
+            None => self.inbound.is_some() || !self.may_have_new_queue(),
+        }
+    }
+
+    /// Returns the next entry of the queue from the peer, if that entry is there.
+    ///
+    /// # Safety
+    /// The peer must live as long as the entry is used.
+    #[inline(always)]
+    pub unsafe fn next<'a>(&self) -> Result<Option<Entry<'a>>, Damaged> {
+        let Some(inbound) = self.inbound.as_ref() else { return Ok(None) };
+        // SAFETY: the caller keeps the peer, which keeps its mapping.
+        let entry = inbound.reader.next(unsafe { inbound.slots() })?;
+        Ok(entry.filter(|entry| !entry.is_held || self.is_there(entry.stamp())))
+    }
+
+    /// Returns whether an entry with this stamp is there, as its multicast is committed.
+    #[inline(always)]
+    pub fn is_there(&self, stamp: u64) -> bool {
+        // Pair `multicast committed`: who sees the time finds the entries in all queues.
+        is_there(stamp, || self.owner.mapping.header().committed.0.load_acquire())
+    }
+
     /// Returns how many bytes of the peer's heap we no longer read, but have not released yet.
     pub fn released_bytes(&self) -> usize {
         self.owner.released_bytes.get()
@@ -175,6 +240,25 @@ impl Peer {
         }
         let out = self.out.as_mut().expect("room was made");
         out.writer.write(out.ring.slots(), kind, meta, body);
+        Ok(())
+    }
+
+    /// Queues a held message (see [`Writer::write_held`]).
+    pub fn push_held(
+        &mut self,
+        us: u32,
+        heap: &SharedHeap,
+        time: u64,
+        in_blocks: bool,
+        meta: &Meta,
+        body: &[u8],
+    ) -> Result<(), NoMemory> {
+        let half_slots = half_slots_for(body.len());
+        if !self.out.as_ref().is_some_and(|out| out.has_room(half_slots)) {
+            self.make_room(us, heap, half_slots)?;
+        }
+        let out = self.out.as_mut().expect("room was made");
+        out.writer.write_held(out.ring.slots(), time, in_blocks, meta, body);
         Ok(())
     }
 
@@ -223,7 +307,7 @@ impl Peer {
     #[cold]
     fn make_room(&mut self, us: u32, heap: &SharedHeap, half_slots: u64) -> Result<(), NoMemory> {
         if self.out.is_none() {
-            self.out = Some(Outbound::new(heap, self.our_record.get())?);
+            self.out = Some(Outbound::new(heap, self.our_record.get(), self.clock.clone())?);
         }
         let consumed = self.consumed(us);
         let out = self.out.as_mut().expect("made above");
@@ -296,6 +380,7 @@ impl OwnRing {
 pub(crate) struct Outbound {
     ring: OwnRing,
     writer: Writer,
+    clock: Clock,
     /// Half-slots written to all earlier rings.
     base: u64,
     /// Half-slots that the peer has read, over all rings, as last seen.
@@ -308,13 +393,13 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    fn new(heap: &SharedHeap, ours: &PeerRecord) -> Result<Outbound, NoMemory> {
+    fn new(heap: &SharedHeap, ours: &PeerRecord, clock: Clock) -> Result<Outbound, NoMemory> {
         let ring = OwnRing::new(heap, RING_SHIFT_MIN)?;
         ours.ring_shift.store(ring.shift, Ordering::Relaxed);
         // Pair `ring made`: whoever sees the ring sees it cleared, and its length.
         ours.ring.store(ring.block.offset(), Ordering::Release);
-        let writer = Writer::new(RING_SHIFT_MIN);
-        let mut out = Outbound { ring, writer, base: 0, consumed: 0, end: 0, earlier: VecDeque::new() };
+        let writer = Writer::new(RING_SHIFT_MIN, clock.clone());
+        let mut out = Outbound { ring, writer, clock, base: 0, consumed: 0, end: 0, earlier: VecDeque::new() };
         out.note_consumed(0);
         Ok(out)
     }
@@ -351,9 +436,9 @@ impl Outbound {
         let mut body = [0u8; 16];
         body[..8].copy_from_slice(&next.block.offset().to_ne_bytes());
         body[8..].copy_from_slice(&u64::from(shift).to_ne_bytes());
-        self.writer.write(self.ring.slots(), Kind::Continuation, &[0; 6], &body);
+        self.writer.write_continuation(self.ring.slots(), &body);
         self.base = self.written();
-        self.writer = Writer::new(shift);
+        self.writer = Writer::new(shift, self.clock.clone());
         let full = std::mem::replace(&mut self.ring, next);
         self.earlier.push_back((full, self.base));
         self.note_consumed(self.consumed);
@@ -366,6 +451,7 @@ pub(crate) struct Inbound {
     slots: NonNull<Slot>,
     count: usize,
     pub reader: Reader,
+    clock: Clock,
     /// Half-slots read, over all rings.
     pub consumed: u64,
     pub published: u64,
@@ -375,20 +461,20 @@ pub(crate) struct Inbound {
 
 impl Inbound {
     /// Returns the queue that the peer's record for us names, if there is one yet.
-    pub fn find(owner: &Owner, theirs: &PeerRecord) -> Option<Inbound> {
+    pub fn find(owner: &Owner, theirs: &PeerRecord, clock: &Clock) -> Option<Inbound> {
         // Pair `ring made`.
         let ring = theirs.ring.load_acquire();
         let shift = theirs.ring_shift.load_relaxed();
-        (ring != 0).then(|| Inbound::at(owner, ring, shift)).flatten()
+        (ring != 0).then(|| Inbound::at(owner, ring, shift, clock.clone())).flatten()
     }
 
-    fn at(owner: &Owner, ring: u64, shift: u32) -> Option<Inbound> {
+    fn at(owner: &Owner, ring: u64, shift: u32, clock: Clock) -> Option<Inbound> {
         if !(RING_SHIFT_MIN..=RING_SHIFT_MAX).contains(&shift) || ring % SLOT_BYTES as u64 != 0 {
             return None;
         }
         let slots = owner.mapping.reach(ring, (SLOT_BYTES as u64) << shift)?.cast();
         let reader = Reader::new(shift);
-        Some(Inbound { slots, count: 1 << shift, reader, consumed: 0, published: 0, stalled: None })
+        Some(Inbound { slots, count: 1 << shift, reader, clock, consumed: 0, published: 0, stalled: None })
     }
 
     /// Returns the ring's slots in the peer's segment.
@@ -402,9 +488,10 @@ impl Inbound {
         unsafe { std::slice::from_raw_parts(self.slots.as_ptr(), self.count) }
     }
 
-    /// Moves past an entry of `half_slots`.
+    /// Moves past an entry of `half_slots` with this stamp.
     #[inline]
-    pub fn advance(&mut self, half_slots: usize) {
+    pub fn advance(&mut self, half_slots: usize, stamp: u64) {
+        self.clock.observe(stamp);
         self.reader.advance(half_slots);
         self.consumed += half_slots as u64;
     }
@@ -429,7 +516,7 @@ impl Inbound {
     /// Follows a continuation entry that takes `half_slots`. Returns `None` if the entry points to no valid ring.
     pub fn follow(&mut self, owner: &Owner, body: &[u8; 16], half_slots: usize) -> Option<()> {
         let word = |from: usize| u64::from_ne_bytes(body[from..from + 8].try_into().expect("eight"));
-        let next = Inbound::at(owner, word(0), u32::try_from(word(8)).ok()?)?;
+        let next = Inbound::at(owner, word(0), u32::try_from(word(8)).ok()?, self.clock.clone())?;
         *self = Inbound { consumed: self.consumed + half_slots as u64, published: self.published, ..next };
         Some(())
     }

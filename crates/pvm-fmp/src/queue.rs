@@ -5,16 +5,21 @@
 //! lines go slowly from core to core. Positions count half-slots. All other entries begin at the start of a slot; if a
 //! half-slot is left free before such an entry, the stamp of that half-slot says so (a skip).
 //!
-//! Each slot begins with a stamp word: the sequence number under which the slot was written, so that a slot of an
-//! earlier round is never taken for a new one. The stamp of an entry's first slot also holds the kind of the entry and
-//! the length of its body. If the first half of a slot holds an immediate message, the second half begins with such a
-//! stamp, too. The writer stores the stamp of an entry's first slot or half-slot last. The reader polls the stamp of
-//! the next slot and writes nothing to the ring, so a short message goes from core to core in one cache line.
-//! `Endpoint` publishes the reader's position in other memory, so that the writer knows how much room there is.
+//! Each slot begins with a stamp word: the parity of the round in which the slot was written, so that a slot of the
+//! round before is never taken for a new one. The stamp of an entry's first slot also holds the time of the entry
+//! ([`crate::clock`]), its kind, and the length of its body. If the first half of a slot holds an immediate message, the
+//! second half begins with such a stamp, too. The writer stores the stamp of an entry's first slot or half-slot last.
+//! The reader polls the stamp of the next slot and writes nothing to the ring, so a short message goes from core to core
+//! in one cache line. `Endpoint` publishes the reader's position in other memory, so that the writer knows how much room
+//! there is.
+//!
+//! A *held* entry belongs to a multicast. It is there for its reader only when the writer has committed the multicast,
+//! after it has written all its entries: the reader compares the entry's time with a word of the writer's segment.
 //!
 //! All words are atomics, so that even a writer that breaks all rules causes only wrong bytes.
 use crate::Immediate;
 use crate::Meta;
+use crate::clock::{Clock, FIELD_BITS, FIELDS, is_earlier};
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 
 /// Bytes of a slot.
@@ -61,6 +66,15 @@ impl Slot {
     }
 }
 
+/// The fields of a stamp word: the kind of the entry, the length of its body in bytes, the parity of the round. The
+/// time is above them.
+const KIND_MASK: u64 = 0x1f;
+const BYTES_SHIFT: u32 = 5;
+const BYTES_MASK: u64 = 0x1ff;
+const PARITY: u64 = 1 << PARITY_SHIFT;
+const PARITY_SHIFT: u32 = 14;
+const _: () = assert!(PARITY_SHIFT + 1 == FIELD_BITS && crate::INLINE_BYTES_MAX <= BYTES_MASK as usize);
+
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -97,8 +111,17 @@ pub enum Kind {
 const SKIP: u8 = 7;
 /// The kind of an immediate message, before the message's index in [`WELL_KNOWN_HEADERS`] is added.
 const IMMEDIATE: u8 = 8;
+/// The kinds of held messages.
+const HELD_MESSAGE: u8 = 17;
+const HELD_BLOCKS: u8 = 18;
 
 impl Kind {
+    /// Returns whether an entry of this kind is a message.
+    pub fn is_message(self) -> bool {
+        use Kind::*;
+        matches!(self, Message | Blocks | Rendezvous | Pipelined | Passed | Streamed)
+    }
+
     fn from_number(number: u8) -> Option<Kind> {
         const KINDS: [Kind; 13] = [
             Kind::Message,
@@ -129,22 +152,22 @@ pub const fn half_slots_for(bytes: usize) -> u64 {
     2 * slots_for(bytes) as u64 + 1
 }
 
-/// Returns the stamp word of a position.
+/// Returns the fields of a stamp word without the parity.
 #[inline(always)]
-fn stamp(position: u64, shift: u32, bytes: usize, kind: u8) -> u64 {
-    stamp_in(sequence(position, shift) << 32, bytes, kind)
+fn fields(bytes: usize, kind: u8) -> u64 {
+    (bytes as u64) << BYTES_SHIFT | u64::from(kind)
 }
 
-/// Returns a stamp word: the sequence number (already in the upper half), the length, the kind.
+/// Returns the parity of a position's round: in the first round it is not that of cleared memory.
 #[inline(always)]
-fn stamp_in(sequence: u64, bytes: usize, kind: u8) -> u64 {
-    sequence | (bytes as u64) << 8 | u64::from(kind)
+fn parity(position: u64, shift: u32) -> u64 {
+    (!(position >> (shift + 1)) & 1) << PARITY_SHIFT
 }
 
-/// Returns the sequence number of a position: odd and so never zero, hence cleared memory matches none.
+/// Returns whether a stamp word was written in the round of a position.
 #[inline(always)]
-fn sequence(position: u64, shift: u32) -> u64 {
-    (position >> shift | 1) & 0xffff_ffff
+fn is_of_round(stamp: u64, position: u64, shift: u32) -> bool {
+    (stamp >> PARITY_SHIFT ^ position >> (shift + 1)) & 1 != 0
 }
 
 /// Returns the slot of a position.
@@ -171,14 +194,13 @@ fn well_known_number(meta: &Meta) -> Option<usize> {
 pub struct Writer {
     position: u64,
     shift: u32,
-    /// The sequence number of this position, in the upper half of the word.
-    sequence: u64,
+    clock: Clock,
 }
 
 impl Writer {
     /// Starts at the first slot of a cleared ring of `2^shift` slots.
-    pub fn new(shift: u32) -> Writer {
-        Writer { position: 0, shift, sequence: sequence(0, shift) << 32 }
+    pub fn new(shift: u32, clock: Clock) -> Writer {
+        Writer { position: 0, shift, clock }
     }
     /// Returns how many half-slots have been written.
     pub fn position(&self) -> u64 {
@@ -195,13 +217,32 @@ impl Writer {
         if kind == Kind::Message && self.write_immediate(ring, meta, body) {
             return;
         }
+        let time = self.clock.next();
+        self.write_whole(ring, time | u64::from(kind as u8), meta, body);
+    }
+
+    /// Writes the entry behind which the queue continues elsewhere. It is no later than any entry that follows.
+    pub fn write_continuation(&mut self, ring: &[Slot], body: &[u8]) {
+        let time = self.clock.latest();
+        self.write_whole(ring, time | u64::from(Kind::Continuation as u8), &[0; 6], body);
+    }
+
+    /// Writes a held message of the given time, with its body or (`in_blocks`) the descriptor of its body.
+    pub fn write_held(&mut self, ring: &[Slot], time: u64, in_blocks: bool, meta: &Meta, body: &[u8]) {
+        let kind = if in_blocks { HELD_BLOCKS } else { HELD_MESSAGE };
+        self.write_whole(ring, time | u64::from(kind), meta, body);
+    }
+
+    /// Writes an entry that fills its slots. `stamp`: its time and kind.
+    #[inline(always)]
+    fn write_whole(&mut self, ring: &[Slot], stamp: u64, meta: &Meta, body: &[u8]) {
         self.skip(ring);
         let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
         if !rest.is_empty() {
             self.write_rest(ring, rest);
         }
-        self.publish(ring, kind, meta, first, body.len());
-        self.advance(2 * slots_for(body.len()) as u64);
+        self.publish(ring, stamp | fields(body.len(), 0), meta, first);
+        self.position += 2 * slots_for(body.len()) as u64;
     }
 
     /// Writes a message whose body fits in one slot.
@@ -210,15 +251,10 @@ impl Writer {
         if self.write_immediate(ring, meta, body) {
             return;
         }
+        let time = self.clock.next();
         self.skip(ring);
-        self.publish(ring, Kind::Message, meta, body, body.len());
-        self.advance(2);
-    }
-
-    #[inline(always)]
-    fn advance(&mut self, half_slots: u64) {
-        self.position += half_slots;
-        self.sequence = sequence(self.position, self.shift) << 32;
+        self.publish(ring, time | fields(body.len(), Kind::Message as u8), meta, body);
+        self.position += 2;
     }
 
     /// Writes a message into half a slot, if it fits. Returns whether the message was written.
@@ -239,22 +275,24 @@ impl Writer {
     /// Writes an immediate message.
     #[inline(always)]
     pub fn put(&mut self, ring: &[Slot], immediate: &Immediate) {
+        let time = self.clock.next();
         let (slot, at) = (slot_at(ring, self.position), word_at(self.position));
         slot.words[at + 1].store(pair(immediate.first[0], immediate.first[1]), Ordering::Relaxed);
         slot.words[at + 2].store(immediate.words[0], Ordering::Relaxed);
         if immediate.bytes > 8 {
             slot.words[at + 3].store(immediate.words[1], Ordering::Relaxed);
         }
-        let stamp = stamp_in(self.sequence, immediate.bytes, IMMEDIATE + immediate.well_known as u8);
+        let parity = parity(self.position, self.shift);
         // A body of an earlier round may have left bytes in the second half-slot that look like the stamp expected
         // there next. Checking this costs less than a store: a store waits for the cache line, and later stores wait
         // behind it.
-        if at == 0 && slot.words[WORDS / 2].load_relaxed() >> 32 == stamp >> 32 {
-            slot.words[WORDS / 2].store(0, Ordering::Relaxed);
+        if at == 0 && slot.words[WORDS / 2].load_relaxed() & PARITY == parity {
+            slot.words[WORDS / 2].store(parity ^ PARITY, Ordering::Relaxed);
         }
+        let stamp = time | parity | fields(immediate.bytes, IMMEDIATE + immediate.well_known as u8);
         // Pair `entry published`: who sees the stamp sees the entry.
         slot.words[at].store(stamp, Ordering::Release);
-        self.advance(1);
+        self.position += 1;
     }
 
     /// If the position is the second half-slot of a slot, skips that half-slot.
@@ -263,21 +301,21 @@ impl Writer {
         if self.position % 2 == 1 {
             let word = &slot_at(ring, self.position).words[WORDS / 2];
             // Pair `entry published`.
-            word.store(stamp_in(self.sequence, 0, SKIP), Ordering::Release);
-            self.advance(1);
+            word.store(parity(self.position, self.shift) | fields(0, SKIP), Ordering::Release);
+            self.position += 1;
         }
     }
 
-    /// Writes the first slot of an entry, with its stamp last.
+    /// Writes the first slot of an entry, with its stamp last. `stamp`: without the parity.
     #[inline(always)]
-    fn publish(&self, ring: &[Slot], kind: Kind, meta: &Meta, first: &[u8], bytes: usize) {
+    fn publish(&self, ring: &[Slot], stamp: u64, meta: &Meta, first: &[u8]) {
         let slot = slot_at(ring, self.position);
         slot.words[1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
         slot.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
         slot.words[3].store(pair(meta[4], meta[5]), Ordering::Relaxed);
         store_first(slot, first);
         // Pair `entry published`: who sees the stamp sees the entry.
-        slot.words[0].store(stamp_in(self.sequence, bytes, kind as u8), Ordering::Release);
+        slot.words[0].store(stamp | parity(self.position, self.shift), Ordering::Release);
     }
 
     /// Writes the slots behind the first one; called before the first one is published.
@@ -287,7 +325,7 @@ impl Writer {
         let mut next = || {
             position += 2;
             let slot = slot_at(ring, position);
-            slot.words[0].store(stamp(position, self.shift, 0, 0), Ordering::Relaxed);
+            slot.words[0].store(parity(position, self.shift), Ordering::Relaxed);
             slot
         };
         let mut pieces = rest.chunks_exact(NEXT_BYTES);
@@ -396,6 +434,7 @@ pub struct Reader {
 pub struct Entry<'a> {
     ring: &'a [Slot],
     position: u64,
+    stamp: u64,
     bytes: usize,
     /// The index of the message's last meta words in [`WELL_KNOWN_HEADERS`], if the message is immediate.
     well_known: Option<usize>,
@@ -403,6 +442,8 @@ pub struct Entry<'a> {
     half_slots: usize,
     /// The kind of the entry.
     pub kind: Kind,
+    /// Whether the entry is held: it is there only if its writer has committed entries of its time.
+    pub is_held: bool,
 }
 
 /// The writer broke the rules of the queue; no further entry of this queue can be trusted.
@@ -415,19 +456,19 @@ impl Reader {
         Reader { position: 0, shift }
     }
 
-    /// Returns the stamp word at a position, if it has the position's sequence number.
+    /// Returns the stamp word at a position, if it was written in the position's round.
     #[inline(always)]
     fn stamp(&self, ring: &[Slot], position: u64) -> Option<u64> {
         // Pair `entry published`.
         let stamp = slot_at(ring, position).words[word_at(position)].load_acquire();
-        (stamp >> 32 == sequence(position, self.shift)).then_some(stamp)
+        is_of_round(stamp, position, self.shift).then_some(stamp)
     }
 
     /// Returns the position and the stamp of the next entry, if that entry is there.
     #[inline(always)]
     fn find(&self, ring: &[Slot]) -> Option<(u64, u64)> {
         let stamp = self.stamp(ring, self.position)?;
-        if self.position % 2 == 1 && stamp as u8 == SKIP {
+        if self.position % 2 == 1 && kind_of(stamp) == SKIP {
             return Some((self.position + 1, self.stamp(ring, self.position + 1)?));
         }
         Some((self.position, stamp))
@@ -452,12 +493,14 @@ impl Reader {
             // Polling without a pause would take the cache line from the writer before the writer has finished with it.
             std::hint::spin_loop();
         };
-        let bytes = (stamp >> 8 & 0xff_ffff) as usize;
+        let bytes = bytes_of(stamp);
         let well_known = well_known_of(stamp);
-        let kind = match stamp as u8 {
-            _ if well_known.is_some() => Kind::Message,
-            1 => Kind::Message,
-            other => Kind::from_number(other).ok_or(Damaged)?,
+        let (kind, is_held) = match kind_of(stamp) {
+            _ if well_known.is_some() => (Kind::Message, false),
+            1 => (Kind::Message, false),
+            HELD_MESSAGE => (Kind::Message, true),
+            HELD_BLOCKS => (Kind::Blocks, true),
+            other => (Kind::from_number(other).ok_or(Damaged)?, false),
         };
         let (whole_slots, bytes_max) =
             if well_known.is_some() { (0, IMMEDIATE_BYTES) } else { (slots_for(bytes), crate::INLINE_BYTES_MAX) };
@@ -466,28 +509,29 @@ impl Reader {
         }
         prefetch(slot_at(ring, position + PREFETCH_HALF_SLOTS));
         let half_slots = (position - self.position) as usize + (2 * whole_slots).max(1);
-        Ok(Some(Entry { ring, position, bytes, well_known, half_slots, kind }))
+        Ok(Some(Entry { ring, position, stamp, bytes, well_known, half_slots, kind, is_held }))
     }
 
-    /// Returns the next entry, if it is an immediate message that is there or arrives within `looks` further polls.
+    /// Returns the next entry and its stamp, if it is an immediate message that is there or arrives within `looks` further
+    /// polls.
     #[inline(always)]
-    pub fn next_immediate(&self, ring: &[Slot], looks: usize) -> Option<Immediate> {
+    pub fn next_immediate(&self, ring: &[Slot], looks: usize) -> Option<(Immediate, u64)> {
         let (slot, at) = (slot_at(ring, self.position), word_at(self.position));
-        let sequence = sequence(self.position, self.shift);
+        let (position, shift) = (self.position, self.shift);
         // All work that does not depend on the message is done before it arrives.
         prefetch(slot_at(ring, self.position + PREFETCH_HALF_SLOTS));
         let mut looks = looks;
         let stamp = loop {
             // Pair `entry published`.
             let stamp = slot.words[at].load_acquire();
-            if stamp >> 32 == sequence {
+            if is_of_round(stamp, position, shift) {
                 break stamp;
             }
             looks = looks.checked_sub(1)?;
             // Polling without a pause would take the cache line from the writer before the writer has finished with it.
             std::hint::spin_loop();
         };
-        let bytes = (stamp >> 8 & 0xff_ffff) as usize;
+        let bytes = bytes_of(stamp);
         let Some(well_known) = well_known_of(stamp) else {
             if bytes > FIRST_BYTES {
                 // The caller will soon need the rest.
@@ -500,14 +544,22 @@ impl Reader {
         }
         let word = |place: usize| slot.words[at + place].load_relaxed();
         let first = word(1);
-        Some(Immediate { first: [first as u32, (first >> 32) as u32], well_known, bytes, words: [word(2), word(3)] })
+        let first = [first as u32, (first >> 32) as u32];
+        Some((Immediate { first, well_known, bytes, words: [word(2), word(3)] }, stamp))
+    }
+
+    /// Returns the stamp of the next entry, if that entry is there; for a held entry (see [`Entry::is_held`]), whether
+    /// the writer has committed it still has to be checked.
+    #[inline(always)]
+    pub fn head(&self, ring: &[Slot]) -> Option<u64> {
+        Some(self.find(ring)?.1)
     }
 
     /// Returns whether the next entry is there.
     #[inline(always)]
     pub fn has_next(&self, ring: &[Slot]) -> bool {
-        let slot = slot_at(ring, self.position);
-        slot.words[word_at(self.position)].load_relaxed() >> 32 == sequence(self.position, self.shift)
+        let stamp = slot_at(ring, self.position).words[word_at(self.position)].load_relaxed();
+        is_of_round(stamp, self.position, self.shift)
     }
 
     /// Advances by `half_slots`.
@@ -516,11 +568,30 @@ impl Reader {
     }
 }
 
+/// Returns the length of the body of an entry with this stamp, in bytes.
+#[inline(always)]
+fn bytes_of(stamp: u64) -> usize {
+    (stamp >> BYTES_SHIFT & BYTES_MASK) as usize
+}
+
+/// Returns the number of the kind of an entry with this stamp.
+#[inline(always)]
+fn kind_of(stamp: u64) -> u8 {
+    (stamp & KIND_MASK) as u8
+}
+
+/// Returns whether an entry with this stamp is there for its reader. `committed`: the time of the last multicast that
+/// the writer has committed.
+#[inline(always)]
+pub fn is_there(stamp: u64, committed: impl FnOnce() -> u64) -> bool {
+    kind_of(stamp) < HELD_MESSAGE || !is_earlier(committed(), stamp & !FIELDS)
+}
+
 /// Returns the index in [`WELL_KNOWN_HEADERS`] of the last meta words of an immediate message; `None` for any other
 /// entry.
 #[inline(always)]
 fn well_known_of(stamp: u64) -> Option<usize> {
-    let number = (stamp as u8).wrapping_sub(IMMEDIATE) as usize;
+    let number = kind_of(stamp).wrapping_sub(IMMEDIATE) as usize;
     (number < WELL_KNOWN_HEADERS.len()).then_some(number)
 }
 
@@ -546,6 +617,11 @@ impl Entry<'_> {
     /// Returns the length of the body in bytes.
     pub fn len(&self) -> usize {
         self.bytes
+    }
+    /// Returns the entry's stamp: its time, and fields of the queue.
+    #[inline(always)]
+    pub fn stamp(&self) -> u64 {
+        self.stamp
     }
     /// Returns how many half-slots the reader must advance to pass this entry.
     pub fn half_slots(&self) -> usize {
@@ -617,10 +693,10 @@ mod tests {
     #[test]
     fn a_slot_that_no_writer_writes_is_damage() {
         let ring = ring(2);
-        ring[0].words[0].store(1 << 32 | 0xff, Ordering::Relaxed);
-        assert!(matches!(Reader::new(2).next(&ring), Err(Damaged)));
-        ring[0].words[0].store(1 << 32 | 100_000 << 8 | 1, Ordering::Relaxed);
-        assert!(matches!(Reader::new(2).next(&ring), Err(Damaged)));
+        for stamp in [fields(8, 31), fields(8, SKIP), fields(crate::INLINE_BYTES_MAX + 1, Kind::Message as u8)] {
+            ring[0].words[0].store(PARITY | stamp, Ordering::Relaxed);
+            assert!(matches!(Reader::new(2).next(&ring), Err(Damaged)));
+        }
     }
 
     fn well_known(first: u32, number: usize) -> Meta {
@@ -631,7 +707,7 @@ mod tests {
     #[test]
     fn two_immediate_messages_share_a_slot() {
         let ring = ring(2);
-        let (mut writer, mut reader) = (Writer::new(2), Reader::new(2));
+        let (mut writer, mut reader) = (Writer::new(2, Clock::default()), Reader::new(2));
         let meta = well_known;
         writer.write_short(&ring, &meta(1, 0), b"the first");
         writer.write(&ring, Kind::Message, &meta(2, 1), &[2; IMMEDIATE_BYTES]);
@@ -649,7 +725,7 @@ mod tests {
     #[test]
     fn the_half_slot_behind_an_immediate_message_is_left_by_what_needs_a_slot() {
         let ring = ring(2);
-        let (mut writer, mut reader) = (Writer::new(2), Reader::new(2));
+        let (mut writer, mut reader) = (Writer::new(2, Clock::default()), Reader::new(2));
         let well_known = well_known(1, 0);
         writer.write_short(&ring, &well_known, &[1; 8]);
         writer.write_short(&ring, &well_known, &[2; FIRST_BYTES]);
@@ -665,56 +741,77 @@ mod tests {
     fn a_slot_behind_a_half_slot_that_was_not_left_is_damage() {
         let ring = ring(2);
         let well_known = well_known(1, 0);
-        Writer::new(2).write_short(&ring, &well_known, &[1; 8]);
+        Writer::new(2, Clock::default()).write_short(&ring, &well_known, &[1; 8]);
         let mut reader = Reader::new(2);
         reader.advance(1);
-        ring[0].words[4].store(stamp(1, 2, 8, Kind::Message as u8), Ordering::Relaxed);
+        ring[0].words[4].store(PARITY | fields(8, Kind::Message as u8), Ordering::Relaxed);
         assert!(matches!(reader.next(&ring), Err(Damaged)));
-        ring[0].words[4].store(stamp(1, 2, IMMEDIATE_BYTES + 1, IMMEDIATE), Ordering::Relaxed);
+        ring[0].words[4].store(PARITY | fields(IMMEDIATE_BYTES + 1, IMMEDIATE), Ordering::Relaxed);
         assert!(matches!(reader.next(&ring), Err(Damaged)));
     }
 
     #[test]
     fn only_a_whole_immediate_message_is_one() {
         let ring = ring(2);
-        let (mut writer, reader) = (Writer::new(2), Reader::new(2));
+        let (mut writer, reader) = (Writer::new(2, Clock::default()), Reader::new(2));
         assert_eq!(reader.next_immediate(&ring, 3), None);
         writer.write_short(&ring, &well_known(1, 0), &[1; IMMEDIATE_BYTES + 1]);
         assert_eq!(reader.next_immediate(&ring, 3), None);
-        ring[0].words[0].store(stamp(0, 2, IMMEDIATE_BYTES + 1, IMMEDIATE), Ordering::Relaxed);
+        ring[0].words[0].store(PARITY | fields(IMMEDIATE_BYTES + 1, IMMEDIATE), Ordering::Relaxed);
         assert_eq!(reader.next_immediate(&ring, 3), None);
-        ring[0].words[0].store(stamp(0, 2, IMMEDIATE_BYTES, IMMEDIATE), Ordering::Relaxed);
+        ring[0].words[0].store(PARITY | fields(IMMEDIATE_BYTES, IMMEDIATE), Ordering::Relaxed);
         assert!(reader.next_immediate(&ring, 0).is_some());
     }
 
     #[test]
-    fn cleared_memory_never_has_this_sequence_number() {
-        for shift in [2, 6, 16] {
-            let around = |place: u64| place - (4 << shift)..place + (4 << shift);
-            for position in around(1 << (32 + shift)).chain(around(1 << (33 + shift))) {
-                assert_ne!(sequence(position, shift), 0);
-                assert_ne!(sequence(position, shift), sequence(position + (2 << shift), shift));
+    fn neither_cleared_memory_nor_the_round_before_is_of_a_round() {
+        for shift in [0, 2, 6, 16] {
+            let round = 2 << shift;
+            assert!(!is_of_round(0, 0, shift) && !is_of_round(0, round - 1, shift));
+            for position in [0, 1, round - 1, round, 7 * round, u64::MAX - round] {
+                let stamp = parity(position, shift);
+                assert!(is_of_round(stamp, position, shift) && !is_of_round(stamp, position + round, shift));
             }
         }
     }
 
     #[test]
-    fn a_body_of_zeros_is_no_stamp_after_billions_of_rounds() {
+    fn a_held_entry_is_there_once_its_time_is_committed() {
+        let ring = ring(2);
+        let clock = Clock::default();
+        let (mut writer, mut reader) = (Writer::new(2, clock.clone()), Reader::new(2));
+        writer.write_short(&ring, &well_known(1, 0), &[1; 8]);
+        let before = reader.head(&ring).unwrap();
+        assert!(is_there(before, || unreachable!("only held entries need the word")));
+        let time = clock.next();
+        for in_blocks in [false, true] {
+            writer.write_held(&ring, time, in_blocks, &well_known(2, 0), &[2; 8]);
+        }
+        reader.advance(1);
+        for kind in [Kind::Message, Kind::Blocks] {
+            let entry = reader.next(&ring).unwrap().unwrap();
+            assert_eq!((entry.kind, entry.is_held, entry.len()), (kind, true, 8));
+            assert_eq!(reader.head(&ring), Some(entry.stamp()));
+            assert!(!is_there(entry.stamp(), || before & !FIELDS) && is_there(entry.stamp(), || time));
+            assert!(reader.next_immediate(&ring, 0).is_none());
+            reader.advance(entry.half_slots());
+        }
+        assert!(reader.next(&ring).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_body_that_is_all_zeros_or_ones_is_no_stamp_in_any_round() {
         let (shift, ring) = (2, ring(2));
-        for last in [1 << (32 + shift), 1 << (33 + shift)] {
-            let position = last - (4 << shift);
-            let mut writer = Writer { position, shift, sequence: sequence(position, shift) << 32 };
-            let mut reader = Reader { position, shift };
-            for _ in 0..4 {
-                for _ in 0..ring.len() {
-                    writer.write_short(&ring, &well_known(1, 0), &[0; FIRST_BYTES]);
-                    reader.advance(reader.next(&ring).unwrap().unwrap().half_slots());
-                }
-                for _ in 0..2 * ring.len() {
-                    writer.write_short(&ring, &well_known(1, 0), &[0; 8]);
-                    reader.advance(reader.next(&ring).unwrap().unwrap().half_slots());
-                    assert!(matches!(reader.next(&ring), Ok(None)));
-                }
+        let (mut writer, mut reader) = (Writer::new(shift, Clock::default()), Reader::new(shift));
+        for fill in [0, 0xff, 0, 0, 0xff, 0xff] {
+            for _ in 0..ring.len() {
+                writer.write_short(&ring, &well_known(1, 0), &[fill; FIRST_BYTES]);
+                reader.advance(reader.next(&ring).unwrap().unwrap().half_slots());
+            }
+            for _ in 0..2 * ring.len() {
+                writer.write_short(&ring, &well_known(1, 0), &[fill; 8]);
+                reader.advance(reader.next(&ring).unwrap().unwrap().half_slots());
+                assert!(matches!(reader.next(&ring), Ok(None)));
             }
         }
     }
@@ -729,7 +826,7 @@ mod tests {
         /// Returns a body of `bytes` bytes whose words look like stamps of immediate messages in this round or the
         /// next.
         fn body_like_stamps(bytes: usize, position: u64, shift: u32, fill: u8) -> Vec<u8> {
-            let word = stamp(position + (u64::from(fill) % 2 * 2 << shift), shift, 8, IMMEDIATE);
+            let word = parity(position + (u64::from(fill) % 2 * 2 << shift), shift) | fields(8, IMMEDIATE);
             word.to_ne_bytes().into_iter().cycle().take(bytes).collect()
         }
 
@@ -739,7 +836,7 @@ mod tests {
             #[test]
             fn the_ring_behaves_like_a_queue(steps in proptest::collection::vec((0u8..8, 0usize..=504, any::<u8>()), 1..400)) {
                 let (shift, ring) = (5, ring(5));
-                let (mut writer, mut reader) = (Writer::new(shift), Reader::new(shift));
+                let (mut writer, mut reader) = (Writer::new(shift, Clock::default()), Reader::new(shift));
                 let mut oracle: VecDeque<(Meta, Vec<u8>)> = VecDeque::new();
                 let mut read = 0;
                 for (index, (step, bytes, fill)) in steps.into_iter().enumerate() {
@@ -759,7 +856,7 @@ mod tests {
                     let immediate = reader.next_immediate(&ring, 0).filter(|_| fill % 3 == 0);
                     let (meta, copy, half_slots) = match reader.next(&ring).unwrap() {
                         _ if immediate.is_some() => {
-                            let immediate = immediate.unwrap();
+                            let (immediate, _) = immediate.unwrap();
                             let ([first, second], [a, b, c, d]) = (immediate.first, WELL_KNOWN_HEADERS[immediate.well_known]);
                             ([first, second, a, b, c, d], immediate.filled_body()[..immediate.len()].to_vec(), 1)
                         }

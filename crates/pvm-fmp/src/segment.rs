@@ -12,8 +12,8 @@ use rustix::mm::Advice;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The first word of a segment: the bytes of "hpvmseg6", which stand for this layout of segments and queues.
-pub const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg6");
+/// The first word of a segment: the bytes of "hpvmseg7", which stand for this layout of segments and queues.
+pub const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg7");
 /// The largest number of peers that a task can have, or claim to have, at a time.
 ///
 /// * Filled by: each task of the host, in its own segment
@@ -57,6 +57,8 @@ pub struct Header {
     pub parker: Apart<Parker>,
     /// What the owner waits for in a one-call receive (`pvm_precv`).
     pub posted: Apart<PostedWords>,
+    /// The time of the last multicast that the owner has committed: then all its entries are in the queues.
+    pub committed: Apart<AtomicU64>,
     /// Where each extent behind the first one ends; 0 for none yet.
     pub ends: Apart<[AtomicU64; EXTENTS_MAX]>,
     /// The offsets of the pieces of the peer table, except the first one; 0 for none yet.

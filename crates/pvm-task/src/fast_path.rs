@@ -250,7 +250,7 @@ fn probe_recent_immediate<'a>(
     if !may_come || is_daemon(from) || filter.ctx == ANY || filter.ctx == SYSCTX_TC {
         return None;
     }
-    let recent = member.endpoint.probe_recent_immediate()?;
+    let recent = member.endpoint.probe_recent_immediate(filter.src == ANY)?;
     let [ctx, tag] = recent.immediate.first.map(|word| word as i32);
     if ctx != filter.ctx || (tag != filter.tag && filter.tag != ANY) {
         return None;

@@ -96,6 +96,16 @@ impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
         self.delivered = Some(envelope.delivered(len));
     }
 
+    /// Returns whether this is the message that is wanted, of a task that the filter names: it need not wait for its turn.
+    #[inline]
+    fn picks(&self, from: u32, meta: &Meta) -> bool {
+        let envelope = Envelope::new(from, self.own, *meta);
+        self.delivered.is_none()
+            && accepts(self.filter, envelope.src, envelope.tag, envelope.ctx)
+            && envelope.is_native()
+            && !self.state.is_intercepted(&envelope)
+    }
+
     /// Returns whether the message has arrived. Later messages stay in the peers' queues for the next one-call receive.
     #[inline]
     fn satisfied(&self) -> bool {
@@ -421,7 +431,11 @@ impl Task {
         let own = member.tid.0 as i32;
         let may_come = |from: u32| !is_daemon(from) && (filter.src == ANY || filter.src == from as i32);
         let wait = wait && member.endpoint.most_recent_peer().is_some_and(may_come);
-        let recent = if wait { member.endpoint.await_recent() } else { member.endpoint.probe_recent() }?;
+        let of_any = filter.src == ANY;
+        let recent = match wait {
+            true => member.endpoint.await_recent(of_any),
+            false => member.endpoint.probe_recent(of_any),
+        }?;
         let envelope = Envelope::new(recent.from(), own, recent.meta());
         if !accepts(filter, envelope.src, envelope.tag, envelope.ctx) || envelope.ctx == SYSCTX_TC {
             return None;
@@ -470,7 +484,8 @@ impl Task {
         self.deliver(filter, kind, target, |endpoint, sink| endpoint.poll(sink))
     }
 
-    /// As [`Task::try_precv`], for a filter that names the sender: messages of other senders stay in their queues.
+    /// As [`Task::try_precv`], for a filter that names the sender: if the sender's next message is not the wanted one, all
+    /// messages are taken in, in the order in which they were sent; otherwise those of others stay in their queues.
     #[inline]
     pub(crate) fn try_precv_from<T: Target + ?Sized>(
         &mut self,
@@ -483,7 +498,10 @@ impl Task {
         }
         let (from, own) = (Tid(filter.src as u32), Tid(self.own_tid() as u32));
         let peer = if from.host() == own.host() { from } else { own.host() };
-        self.deliver(filter, kind, target, |endpoint, sink| endpoint.poll_peer(peer.0, sink))
+        self.deliver(filter, kind, target, |endpoint, sink| match endpoint.poll_peer(peer.0, sink) {
+            0 if endpoint.has_sent_to_us(peer.0) => endpoint.poll(sink),
+            count => count,
+        })
     }
 
     #[inline]

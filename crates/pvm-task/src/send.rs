@@ -11,7 +11,9 @@ use pvm_core::flows::{LIST, LISTED};
 use pvm_core::machine::limits::DAEMON_MESSAGE_BYTES_MAX;
 use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
 use pvm_core::tid::{DAEMON_BIT, Tid};
-use pvm_fmp::{Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, WELL_KNOWN_HEADERS, count_copy};
+use pvm_fmp::{
+    Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, SharedBody, WELL_KNOWN_HEADERS, count_copy,
+};
 
 /// The tid and tag by which a program's send addresses the collector of trace events.
 const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
@@ -72,6 +74,17 @@ impl Outgoing<'_> {
             Outgoing::Blocks(blocks) => direct::Body::Blocks(blocks),
             Outgoing::Gathered(blocks) => direct::Body::Blocks(blocks),
             Outgoing::Short(bytes) => direct::Body::Bytes(bytes),
+        }
+    }
+
+    /// Returns the body as several peers take it at the same instant; `None` for a long one that only one receiver can get.
+    fn as_shared(&self) -> Option<SharedBody<'_>> {
+        match self {
+            Outgoing::Bytes(bytes) if bytes.len() > INLINE_BYTES_MAX => None,
+            Outgoing::Bytes(bytes) => Some(SharedBody::Bytes(bytes)),
+            Outgoing::Blocks(blocks) => Some(SharedBody::Blocks(blocks)),
+            Outgoing::Gathered(blocks) => Some(SharedBody::Blocks(blocks)),
+            Outgoing::Short(bytes) => Some(SharedBody::Bytes(bytes)),
         }
     }
 
@@ -362,6 +375,22 @@ impl Task {
                 result = Err(code);
             }
         };
+        // The tasks of this host come first: what one of them, or a task of another host, sends in answer must not reach
+        // them before.
+        match (&reachable[..], body.as_shared()) {
+            ([_, _, ..], Some(shared)) => {
+                let tids: Vec<u32> = reachable.iter().map(|tid| tid.0).collect();
+                let sent = member.endpoint.send_to_all(&tids, meta, shared);
+                for (tid, sent) in reachable.iter().zip(sent) {
+                    note(member.finish_send(*tid, sent));
+                }
+            }
+            _ => {
+                for tid in reachable {
+                    note(body.send(member, tid, meta));
+                }
+            }
+        }
         // A program may have named a way of the daemons.
         if mcast_route == 0 && member.multicasts_on_links(&linked, &far, body.as_body().len()) {
             far.iter().for_each(|tid| member.direct.count_by_default_route(*tid));
@@ -373,9 +402,6 @@ impl Task {
         }
         if !far.is_empty() {
             note(body.send_by_default_route(member, &far, meta, mcast_route));
-        }
-        for tid in reachable {
-            note(body.send(member, tid, meta));
         }
         for tid in member.multicast_on_links(&linked, meta, body.as_body(), &mut note) {
             note(body.send_by_default_route(member, &[tid], meta, mcast_route));
@@ -490,6 +516,8 @@ impl Task {
 
     /// Queues a message of this task to itself.
     pub(crate) fn deliver_to_self(&mut self, envelope: Envelope, body: Vec<u8>) {
+        // What others have sent before comes first.
+        self.take_in_all();
         self.state.on_message_bytes(envelope, body);
         // The message is never in flight, so the program sees it at once.
         self.reveal_all();

@@ -207,6 +207,9 @@ impl Task {
     #[inline]
     pub fn note_synchronized(&mut self) {
         self.state.synchronized = true;
+        if let Some(member) = &self.member {
+            member.endpoint.synchronize();
+        }
     }
 
     /// Takes in and reveals what others have sent before this task synchronized with them. A call that does not wait

@@ -248,6 +248,9 @@ impl Connections {
     /// Introduces two tasks to each other.
     pub fn introduce(&mut self, one: Tid, other: Tid) -> io::Result<()> {
         let (ones, others) = (self.descriptors(one)?, self.descriptors(other)?);
+        // Neither may send before the other has to read this frame first: a message that the first message has caused
+        // must not be received before the queue is known.
+        [one, other].into_iter().for_each(|tid| self.announce_message(tid));
         self.deliver(one, ToTask::Peer(other), others);
         if one != other {
             self.deliver(other, ToTask::Peer(one), ones);
@@ -284,11 +287,11 @@ impl Connections {
                 }
                 task.waiting_bytes += message.body.len() + size_of_val(message);
             }
-            let is_message = matches!(frame, ToTask::Message(_));
-            task.waiting.push((frame, descriptors));
-            if is_message {
-                // The welcome goes before them.
-                self.ports.message_queued(tid.0, 1 + task.waiting.len() as u32);
+            if is_ordered(&frame) {
+                self.announce_message(tid);
+            }
+            if let Some(task) = self.tasks.get_mut(&tid) {
+                task.waiting.push((frame, descriptors));
             }
             return;
         };
@@ -303,10 +306,18 @@ impl Connections {
         };
         let result = client.socket.send_to_task(&frame, &carried);
         match frame {
-            ToTask::Message(_) => self.ports.message_sent(tid.0),
+            frame if is_ordered(&frame) => self.ports.message_sent(tid.0),
             _ => self.ports.frame_sent(tid.0),
         }
         self.sent(connection, result);
+    }
+
+    /// Notes that the next frame to a task is one for which messages of other tasks have to wait.
+    fn announce_message(&mut self, tid: Tid) {
+        let Some(task) = self.tasks.get(&tid) else { return };
+        // If the task has not enrolled, the welcome goes before the frames that wait.
+        let before = if task.connection.is_some() { 0 } else { 1 + task.waiting.len() as u32 };
+        self.ports.message_queued(tid.0, before + 1);
     }
 
     /// Sends a frame with descriptors to a task that has enrolled.
@@ -360,6 +371,12 @@ impl Connections {
             pvm_fmp::doorbell::ring(own.bell.as_fd());
         }
     }
+}
+
+/// Returns whether what tasks of this host send to a task after this frame must not be received before it: a message, or
+/// the introduction of a peer that may have sent one.
+fn is_ordered(frame: &ToTask) -> bool {
+    matches!(frame, ToTask::Message(_) | ToTask::Peer(_))
 }
 
 #[cfg(test)]

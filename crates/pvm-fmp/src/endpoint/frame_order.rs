@@ -10,6 +10,10 @@ use crate::arrival::Sink;
 use crate::queue::Kind;
 use crate::{NoMemory, SendError};
 
+/// The number of polls after which [`Endpoint::poll_all_through`] ends, even if a peer that breaks the rules goes on to write
+/// entries with early stamps.
+const POLLS_MAX: usize = 10_000;
+
 /// How far an endpoint has taken the frames of the daemon.
 #[derive(Default)]
 pub(super) struct FrameOrder {
@@ -61,21 +65,16 @@ impl Endpoint {
         self.frame_order.has_stopped
     }
 
-    /// Passes to the sink everything that all peers have sent until now, as [`Endpoint::poll_through`] does for one. Queues in
-    /// which entries wait for a frame are read up to these.
+    /// Passes to the sink everything that all peers have sent until now. Where an entry waits for a frame, it and all later
+    /// ones stay.
     pub fn poll_all_through(&mut self, sink: &mut impl Sink) -> usize {
-        (self.frame_order.stopped, self.frame_order.has_stopped) = (false, false);
-        let (us, mut count) = (self.tid, 0);
-        for place in 0..self.order.len() {
-            let peer = self.peers[self.order[place]].as_mut().expect("ordered peers exist");
-            let may_have_sent = match &peer.inbound {
-                // SAFETY: the slice is used within this statement, the peer holds the mapping.
-                Some(inbound) => inbound.reader.has_next(unsafe { inbound.slots() }),
-                None => peer.find_record(us).is_some(),
-            };
-            if may_have_sent {
-                let tid = peer.tid;
-                count += self.poll_through(tid, sink);
+        self.frame_order.has_stopped = false;
+        let (now, mut count) = (self.clock.next(), 0);
+        for _ in 0..POLLS_MAX {
+            let taken = self.poll_in_order(true, Some(now), sink);
+            count += taken.messages;
+            if taken.entries == 0 {
+                break;
             }
         }
         count

@@ -1,4 +1,5 @@
 //! A task's endpoint in the shared-memory layer.
+use crate::clock::Clock;
 use crate::doorbell;
 use crate::file;
 use crate::heap::{Block, Heap, SharedHeap};
@@ -9,6 +10,7 @@ use crate::ports::PortView;
 use crate::segment::Segment;
 use crate::sync::Ordering;
 use frame_order::FrameOrder;
+use merge::Heads;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,6 +22,8 @@ mod borrowed;
 mod dead_queue;
 mod frame_order;
 mod in_progress;
+mod merge;
+mod multicast;
 mod packed;
 mod passed;
 mod peers;
@@ -50,6 +54,7 @@ mod rendezvous_tests;
 #[cfg(test)]
 mod streamed_tests;
 
+pub use multicast::SharedBody;
 pub use recent::{RecentImmediate, RecentMessage};
 
 /// The shortest body that goes to a waiting peer by rendezvous, in bytes, unless it is streamed. A rendezvous needs only one copy, by the
@@ -120,6 +125,7 @@ pub struct Endpoint {
     tid: u32,
     ports: Option<PortView>,
     heap: SharedHeap,
+    clock: Clock,
     bell: OwnedFd,
     /// A random number, which peers read to make sure that our process id means this process.
     _nonce: Box<u64>,
@@ -146,6 +152,7 @@ pub struct Endpoint {
     sleep: u32,
     dirty: Rc<Cell<bool>>,
     frame_order: FrameOrder,
+    heads: Heads,
     /// The peers that have sent a message whose memory could not be mapped for lack of address space.
     starved: Vec<u32>,
     copy_allowed: Rc<Cell<bool>>,
@@ -204,6 +211,7 @@ impl Endpoint {
             tid: 0,
             ports: None,
             heap: Rc::new(RefCell::new(Heap::new(segment))),
+            clock: Clock::default(),
             bell,
             _nonce: nonce,
             peers: Vec::new(),
@@ -214,6 +222,7 @@ impl Endpoint {
             used_records: 0,
             tables: Vec::new(),
             frame_order: FrameOrder::default(),
+            heads: Heads::default(),
             starved: Vec::new(),
             bells: 0,
             unpublished: false,
@@ -268,6 +277,11 @@ impl Endpoint {
     #[cfg(test)]
     pub fn tid(&self) -> u32 {
         self.tid
+    }
+    /// Notes that this task has learnt what others have done before, otherwise than by an entry of a queue: what it sends
+    /// from now on is later than what they had sent.
+    pub fn synchronize(&self) {
+        self.clock.synchronize();
     }
     /// Returns the port table.
     pub fn ports(&self) -> Option<&PortView> {

@@ -299,26 +299,26 @@ fn a_body_that_is_copied_at_once_takes_the_shortest_path_in_the_queue_or_in_a_ce
         let sent = body(bytes, turn as u8);
         // Now and then it is time to poll all peers.
         assert_eq!(to.poll(&mut Kept::default()), 0);
-        assert!(to.probe_recent().is_none());
+        assert!(to.probe_recent(true).is_none());
         let result = match bytes {
             ..=504 => from.send_in_queue(to.tid, &[turn as u32; 6], &sent),
             _ => from.send_in_cell(to.tid, &[turn as u32; 6], &sent),
         };
         assert_eq!(result, Some(Sent::Done));
-        let found = to.probe_recent().unwrap();
+        let found = to.probe_recent(true).unwrap();
         assert_eq!((found.from(), found.len(), found.meta()), (from.tid, bytes, [turn as u32; 6]));
         assert_eq!(found.is_in_queue(), bytes <= crate::INLINE_BYTES_MAX);
         // A message that is not taken stays where it is.
         let mut taken = vec![0; bytes + 3];
-        assert_eq!(to.probe_recent().unwrap().take(&mut taken), Some(bytes));
+        assert_eq!(to.probe_recent(true).unwrap().take(&mut taken), Some(bytes));
         assert!(taken[..bytes] == sent && taken[bytes..] == [0; 3]);
         assert_eq!(held(&a) + held(&b), CELLS as usize);
     }
     // Of a body that is longer than the room, the first bytes are taken.
     assert!(a.send_in_cell(b.tid, &[1; 6], &body(5000, 1)).is_some());
     let mut start = [0; 100];
-    assert_eq!(b.probe_recent().unwrap().take(&mut start), Some(5000));
-    assert!(start == body(5000, 1)[..100] && b.probe_recent().is_none());
+    assert_eq!(b.probe_recent(true).unwrap().take(&mut start), Some(5000));
+    assert!(start == body(5000, 1)[..100] && b.probe_recent(true).is_none());
     // The pair goes on in the ordinary way.
     exchange(&mut a, &mut b, 8000);
 }
@@ -344,7 +344,7 @@ fn what_cannot_be_copied_at_once_is_not_sent_or_taken_by_the_shortest_path() {
         let theirs = 1 - ours;
         let [cell, bytes] = [[theirs, room], [CELLS.into(), 10], [ours, 10], [theirs, room + 1]][case];
         push(&mut b, Kind::Passed, &[u64::from(memory.generation) << 32 | cell, bytes, 1]);
-        assert_eq!(a.probe_recent().is_some(), case == 0, "{case}");
+        assert_eq!(a.probe_recent(true).is_some(), case == 0, "{case}");
     }
 }
 
@@ -361,11 +361,11 @@ fn a_message_whose_sender_stops_in_the_middle_is_taken_when_it_goes_on() {
     crate::pipelined::advance(memory.progress(cell), 10_000);
     push(&mut a, Kind::Passed, &[u64::from(memory.generation) << 32 | u64::from(cell), 20_000, 0]);
     let mut taken = vec![0; 20_000];
-    assert_eq!(b.probe_recent().unwrap().take(&mut taken), None);
-    assert!(b.probe_recent().is_none(), "there is nothing more to wait for");
+    assert_eq!(b.probe_recent(true).unwrap().take(&mut taken), None);
+    assert!(b.probe_recent(true).is_none(), "there is nothing more to wait for");
     memory.write(cell, 10_000, &sent[10_000..], crate::copy::CopyMode::Cached);
     crate::pipelined::advance(memory.progress(cell), 20_000);
-    assert_eq!(b.probe_recent().unwrap().take(&mut taken), Some(20_000));
-    assert!(taken == sent && b.probe_recent().is_none());
+    assert_eq!(b.probe_recent(true).unwrap().take(&mut taken), Some(20_000));
+    assert!(taken == sent && b.probe_recent(true).is_none());
     exchange(&mut a, &mut b, 20_000);
 }

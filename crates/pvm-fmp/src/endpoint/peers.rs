@@ -71,9 +71,11 @@ impl Endpoint {
             after_frame: 0,
             out: None,
             inbound: None,
+            listed: 0,
             damaged: false,
             outstanding: Outstanding::default(),
             rendezvous: RendezvousState::default(),
+            clock: self.clock.clone(),
             pair: Box::default(),
         });
         let index = match self.peers.iter().position(Option::is_none) {

@@ -5,8 +5,8 @@ use super::dead_queue::DeadQueue;
 use super::in_progress::receive_pipelined;
 use super::packed::take_dropped;
 use super::{
-    BATCH, Endpoint, PROBE_PEERS, PROMPT_RELEASE_BYTES, RECENT_PEERS, RECENT_PROBES, Step, TOKENS_PER_RELEASE,
-    WATCH_PEERS, WATCH_PROBES,
+    BATCH, Endpoint, PROMPT_RELEASE_BYTES, RECENT_PEERS, RECENT_PROBES, Step, TOKENS_PER_RELEASE, WATCH_PEERS,
+    WATCH_PROBES,
 };
 use crate::arrival::{
     Arrival, BodyInTransit, Inline, Keeping, Outcome, Owner, Place, RendezvousSource, Sink, Transit, eager_body,
@@ -22,18 +22,20 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 impl Endpoint {
-    /// Passes arrived messages to `sink`: a batch from each peer or, if there are many peers, from those that sent
-    /// lately and from some others. Returns the number of messages, or 1 if a full batch contained only other entries.
-    /// Between [`Endpoint::prepare_park`] and [`Endpoint::unpark`] all peers are polled, and 0 means that nothing has
-    /// arrived. Makes no system call.
+    /// Passes arrived messages to `sink`, those of several peers in the order in which they were sent, up to a batch. If
+    /// there are many peers, messages may be overlooked until one of those that sent lately has sent again, or their turn
+    /// comes. Returns the number of messages, or 1 if a full batch contained only other entries. Between
+    /// [`Endpoint::prepare_park`] and [`Endpoint::unpark`] all peers are polled, and 0 means that nothing has arrived.
+    /// Makes no system call.
     #[inline]
     pub fn poll(&mut self, sink: &mut impl Sink) -> usize {
         (self.sends, self.sent_bytes, self.shorts) = (0, 0, 0);
-        let count = if self.parked || self.order.len() <= PROBE_PEERS {
-            self.frame_order.stopped = false;
-            (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
-        } else {
-            self.poll_some(sink)
+        let count = match self.order.len() {
+            1 => {
+                self.frame_order.stopped = false;
+                self.drain_peer(self.order[0], sink)
+            }
+            _ => self.poll_messages(self.parked, sink),
         };
         if count == 0 && (self.unpublished || self.dirty.get()) {
             self.idle();
@@ -81,46 +83,56 @@ impl Endpoint {
 
     /// Polls every peer, however many there are.
     pub fn poll_all(&mut self, sink: &mut impl Sink) -> usize {
-        for peer in self.peers.iter_mut().flatten().filter(|peer| peer.inbound.is_none()) {
-            peer.find_record(self.tid);
-        }
-        self.frame_order.stopped = false;
-        (0..self.order.len()).map(|place| self.drain(place, sink)).sum()
+        self.poll_messages(true, sink)
     }
 
-    /// Polls one peer alone: messages of others stay where they are.
+    /// Polls one peer alone, for messages that the sink picks ([`Sink::picks`]): it stops at the first other message, and
+    /// those of other peers stay where they are.
     #[inline]
     pub fn poll_peer(&mut self, tid: u32, sink: &mut impl Sink) -> usize {
-        let count = self.index_of(tid).map_or(0, |index| self.drain_peer(index, sink));
+        let count = self.index_of(tid).map_or(0, |index| self.drain_picked(index, sink));
         if count == 0 && (self.unpublished || self.dirty.get()) {
             self.idle();
         }
         count
     }
 
-    /// Polls the peers that sent lately, and some of the others; used when there are many peers.
-    fn poll_some(&mut self, sink: &mut impl Sink) -> usize {
-        let mut count = (0..RECENT_PEERS).map(|place| self.drain(place, sink)).sum();
-        for _ in RECENT_PEERS..PROBE_PEERS {
-            self.next_probe = if self.next_probe + 1 >= self.order.len() { RECENT_PEERS } else { self.next_probe + 1 };
-            count += self.drain(self.next_probe, sink);
+    fn drain_picked(&mut self, index: usize, sink: &mut impl Sink) -> usize {
+        self.look_for_queue(index, self.parked);
+        let mut count = 0;
+        for _ in 0..BATCH {
+            let Some(peer) = self.peers[index].as_ref() else { break };
+            // SAFETY: the entry is used within this statement, during which the peer lives.
+            let is_picked = match unsafe { peer.next() } {
+                Ok(Some(entry)) => !entry.kind.is_message() || sink.picks(peer.tid, &entry.meta()),
+                Ok(None) => false,
+                Err(_) => true,
+            };
+            if !is_picked {
+                break;
+            }
+            match self.step(index, sink) {
+                Some(Step::Message) => count += 1,
+                Some(Step::Other) => {}
+                Some(Step::Wait) | None => break,
+                Some(Step::Damaged) => {
+                    self.mark_damaged(index);
+                    break;
+                }
+            }
+            if sink.satisfied() {
+                break;
+            }
         }
-        count
-    }
-
-    /// Takes messages of the peer at `place` in the order, and moves that peer to the front if it has sent. Peers
-    /// behind `place` keep their places, so a caller can iterate over the order.
-    #[inline]
-    fn drain(&mut self, place: usize, sink: &mut impl Sink) -> usize {
-        let count = self.drain_peer(self.order[place], sink);
-        if count > 0 && place > 0 {
-            self.put_first(place);
+        self.note_read(index);
+        if self.dirty.get() {
+            self.flush_releases(false);
         }
         count
     }
 
     /// Moves the peer at `place` to the front of the order, in a time that does not depend on the number of peers.
-    fn put_first(&mut self, place: usize) {
+    pub(super) fn put_first(&mut self, place: usize) {
         let last = place.min(RECENT_PEERS - 1);
         self.order.swap(last, place);
         self.order[..=last].rotate_right(1);
@@ -133,7 +145,10 @@ impl Endpoint {
         if !sink.wants(peer.tid) {
             return 0;
         }
-        let Some(inbound) = &mut peer.inbound else { return self.find_queue(index, self.parked, sink) };
+        let Some(inbound) = &mut peer.inbound else {
+            self.look_for_queue(index, self.parked);
+            return self.drain_some(index, sink);
+        };
         // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
         let ring = unsafe { inbound.slots() };
         let mut count = 0;
@@ -141,10 +156,10 @@ impl Endpoint {
             match inbound.reader.next(ring) {
                 Ok(None) if count == 0 => return 0,
                 Ok(None) => break,
-                Ok(Some(entry)) if entry.kind == Kind::Message && count < BATCH => {
-                    let half_slots = entry.half_slots();
+                Ok(Some(entry)) if entry.kind == Kind::Message && !entry.is_held && count < BATCH => {
+                    let (half_slots, stamp) = (entry.half_slots(), entry.stamp());
                     sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
-                    inbound.advance(half_slots);
+                    inbound.advance(half_slots, stamp);
                     count += 1;
                     if sink.satisfied() {
                         break;
@@ -161,55 +176,35 @@ impl Endpoint {
         count
     }
 
-    /// Passes to the sink everything that a dead peer had sent. Call it before [`Endpoint::peer_gone`].
+    /// Passes to the sink everything that a dead peer had sent, and what others had sent before that. Call it before
+    /// [`Endpoint::peer_gone`].
     pub fn poll_dead(&mut self, tid: u32, sink: &mut impl Sink) -> usize {
         let Some(index) = self.index_of(tid) else { return 0 };
-        let mut count = 0;
-        if self.peers[index].as_ref().is_some_and(|peer| peer.inbound.is_none()) {
-            count += self.find_queue(index, true, sink);
-        }
+        self.look_for_queue(index, true);
         // A task that has announced its end, but still runs, might write for ever. So no more entries are read than its
         // queue can have held when the task was declared dead.
         let mut dead_queue = DeadQueue::default();
-        loop {
+        // Nor may others delay this for ever.
+        let (mut others, mut blocked) = (BATCH * self.order.len(), vec![index]);
+        let mut count = 0;
+        while let Some(stamp) = self.peers[index].as_ref().and_then(|peer| peer.head()) {
+            let earlier = if others > 0 { self.earliest_before(stamp, &blocked, sink) } else { None };
+            others -= usize::from(earlier.is_some());
+            let next = earlier.unwrap_or(index);
             let inbound = self.peers[index].as_ref().and_then(|peer| peer.inbound.as_ref());
-            let step = match inbound.is_none_or(|inbound| dead_queue.may_hold_next(inbound)) {
-                true => self.step(index, sink),
+            let step = match earlier.is_some() || inbound.is_none_or(|inbound| dead_queue.may_hold_next(inbound)) {
+                true => self.step(next, sink),
                 false => Some(Step::Damaged),
             };
             match step {
                 Some(Step::Message) => count += 1,
                 Some(Step::Other) => {}
-                Some(Step::Wait) | None => return count,
-                Some(Step::Damaged) => {
-                    self.mark_damaged(index);
-                    return count;
-                }
+                Some(Step::Damaged) => self.mark_damaged(next),
+                Some(Step::Wait) | None if next == index => break,
+                Some(Step::Wait) | None => blocked.push(next),
             }
         }
-    }
-
-    /// Looks for the queue of a peer that had none at the last poll.
-    #[cold]
-    fn find_queue(&mut self, index: usize, thoroughly: bool, sink: &mut impl Sink) -> usize {
-        let us = self.tid;
-        let peer = self.peers[index].as_mut().expect("ordered peers exist");
-        if peer.damaged {
-            return 0;
-        }
-        // The last search before a sleep is thorough, because it must not overlook a queue.
-        let record = if thoroughly { peer.find_record(us) } else { peer.probe_record(us) };
-        if let Some(record) = record {
-            peer.inbound = Inbound::find(&peer.owner, record.get());
-        }
-        if peer.inbound.is_some() {
-            return self.drain_some(index, sink);
-        }
-        if peer.owner.mapping.take_starved() {
-            peer.searched = None;
-            self.note_starved(index);
-        }
-        0
+        count
     }
 
     /// Takes a batch of entries of any kind. Returns the number of messages, but at least 1 if more entries may be
@@ -236,6 +231,15 @@ impl Endpoint {
         if entries == BATCH {
             count = count.max(1);
         }
+        self.note_read(index);
+        if self.dirty.get() {
+            self.flush_releases(false);
+        }
+        count
+    }
+
+    /// Publishes how far a peer's queue was read, at once or later.
+    pub(super) fn note_read(&mut self, index: usize) {
         // After long bodies, the read count is published at once: their sender may be waiting until the first ones have
         // been read.
         let peer = self.peers[index].as_ref();
@@ -246,10 +250,6 @@ impl Endpoint {
         } else {
             self.unpublished = true;
         }
-        if self.dirty.get() {
-            self.flush_releases(false);
-        }
-        count
     }
 
     /// Publishes how far we have read.
@@ -278,7 +278,7 @@ impl Endpoint {
 
     /// Stops reading the damaged queue of a peer. The peer keeps its place in the order, because a caller may be
     /// iterating over the order.
-    fn mark_damaged(&mut self, index: usize) {
+    pub(super) fn mark_damaged(&mut self, index: usize) {
         if let Some(peer) = self.peers[index].as_mut() {
             (peer.damaged, peer.inbound) = (true, None);
         }
@@ -286,16 +286,14 @@ impl Endpoint {
 
     /// Handles the next entry of a peer's queue.
     #[inline]
-    fn step(&mut self, index: usize, sink: &mut impl Sink) -> Option<Step> {
+    pub(super) fn step(&mut self, index: usize, sink: &mut impl Sink) -> Option<Step> {
         let peer = self.peers[index].as_mut().expect("connected");
-        let inbound = peer.inbound.as_mut()?;
-        // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
-        let ring = unsafe { inbound.slots() };
-        let entry = match inbound.reader.next(ring) {
+        // SAFETY: the entry is used within this method, during which the peer lives.
+        let entry = match unsafe { peer.next() } {
             Ok(entry) => entry?,
             Err(_) => return Some(Step::Damaged),
         };
-        let half_slots = entry.half_slots();
+        let (half_slots, stamp) = (entry.half_slots(), entry.stamp());
         let step = match entry.kind {
             Kind::Message => {
                 sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
@@ -314,7 +312,7 @@ impl Endpoint {
             }
         };
         if matches!(step, Step::Message | Step::Other) {
-            self.peers[index].as_mut()?.inbound.as_mut()?.advance(half_slots);
+            self.peers[index].as_mut()?.inbound.as_mut()?.advance(half_slots, stamp);
         }
         Some(step)
     }
@@ -332,7 +330,7 @@ impl Endpoint {
 
     /// Notes that a message of a peer, or its queue, could not be mapped now.
     #[cold]
-    fn note_starved(&mut self, index: usize) {
+    pub(super) fn note_starved(&mut self, index: usize) {
         let from = self.peers[index].as_ref().expect("connected").tid;
         if !self.starved.contains(&from) {
             self.starved.push(from);
@@ -391,7 +389,7 @@ impl Endpoint {
     }
 
     /// Tells senders which of their blocks we no longer read.
-    fn flush_releases(&mut self, all: bool) {
+    pub(super) fn flush_releases(&mut self, all: bool) {
         self.dirty.set(false);
         for index in 0..self.peers.len() {
             let Some(peer) = self.peers[index].as_mut() else { continue };

@@ -13,20 +13,21 @@ use std::rc::Rc;
 impl Endpoint {
     /// Returns the next message of the most recent peer, if it is there with its body in the queue or in a cell: this is the
     /// shortest path to a message. Also returns `None` when it is time to [`Endpoint::poll`] all peers.
+    /// `of_any`: the caller accepts messages of every peer, so the message must be the earliest one.
     #[inline(always)]
-    pub fn probe_recent(&mut self) -> Option<RecentMessage<'_>> {
-        self.recent(false)
+    pub fn probe_recent(&mut self, of_any: bool) -> Option<RecentMessage<'_>> {
+        self.recent(of_any, false)
     }
 
     /// Does what [`Endpoint::probe_recent`] does, for a message that is there or arrives within some hundred nanoseconds.
     /// Waits for it under the same conditions as [`Endpoint::probe_recent_immediate`].
     #[inline(always)]
-    pub fn await_recent(&mut self) -> Option<RecentMessage<'_>> {
-        self.recent(true)
+    pub fn await_recent(&mut self, of_any: bool) -> Option<RecentMessage<'_>> {
+        self.recent(of_any, true)
     }
 
     #[inline(always)]
-    fn recent(&mut self, wait: bool) -> Option<RecentMessage<'_>> {
+    fn recent(&mut self, of_any: bool, wait: bool) -> Option<RecentMessage<'_>> {
         let &index = self.order.first()?;
         let inbound = self.peers[index].as_deref()?.inbound.as_ref()?;
         if self.shorts >= SHORTS_PER_POLL || inbound.should_publish() {
@@ -35,10 +36,15 @@ impl Endpoint {
         // SAFETY: the slice lives no longer than the borrow of the peer, which keeps its mapping.
         let ring = unsafe { inbound.slots() };
         let looks = if !wait || inbound.reader.has_next(ring) { 0 } else { self.recent_probes() };
-        let peer = self.peers[index].as_deref_mut()?;
-        let inbound = peer.inbound.as_ref()?;
         // Damage is handled by the next poll.
         let entry = inbound.reader.next_within(ring, looks).ok()??;
+        if of_any && !self.is_earliest(index, entry.stamp()) {
+            return None;
+        }
+        let peer = self.peers[index].as_deref_mut()?;
+        if entry.is_held && !peer.is_there(entry.stamp()) {
+            return None;
+        }
         let body = match entry.kind {
             Kind::Message => RecentBody::Queue,
             Kind::Passed => body_in_cell(peer, &entry)?,
@@ -56,9 +62,9 @@ impl Endpoint {
 
     /// Returns the next message of [`Endpoint::most_recent_peer`], if it is an immediate message that is there or
     /// arrives within some hundred nanoseconds. Waits for it only if there are few other peers and none of them has
-    /// sent. Also returns `None` when it is time to [`Endpoint::poll`] all peers.
+    /// sent. Also returns `None` when it is time to [`Endpoint::poll`] all peers. `of_any`: see [`Endpoint::probe_recent`].
     #[inline(always)]
-    pub fn probe_recent_immediate(&mut self) -> Option<RecentImmediate<'_>> {
+    pub fn probe_recent_immediate(&mut self, of_any: bool) -> Option<RecentImmediate<'_>> {
         let &index = self.order.first()?;
         let inbound = self.peers[index].as_ref()?.inbound.as_ref()?;
         if self.shorts >= SHORTS_PER_POLL || inbound.should_publish() {
@@ -67,10 +73,12 @@ impl Endpoint {
         // SAFETY: the slice lives no longer than this method, during which the peer keeps its mapping.
         let ring = unsafe { inbound.slots() };
         let looks = if inbound.reader.has_next(ring) { 0 } else { self.recent_probes() };
-        let peer = self.peers[index].as_mut()?;
-        let inbound = peer.inbound.as_mut()?;
-        let immediate = inbound.reader.next_immediate(ring, looks)?;
-        Some(RecentImmediate { immediate, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+        let (immediate, stamp) = inbound.reader.next_immediate(ring, looks)?;
+        if of_any && self.order.len() > 1 && !self.is_earliest(index, stamp) {
+            return None;
+        }
+        let inbound = self.peers[index].as_mut()?.inbound.as_mut()?;
+        Some(RecentImmediate { immediate, stamp, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
     }
 
     /// Returns the next message of that peer, if it is an immediate message that is there. Also returns `None` when it is
@@ -84,8 +92,8 @@ impl Endpoint {
         }
         // SAFETY: the slice lives no longer than this method, during which the peer keeps its mapping.
         let ring = unsafe { inbound.slots() };
-        let immediate = inbound.reader.next_immediate(ring, 0)?;
-        Some(RecentImmediate { immediate, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+        let (immediate, stamp) = inbound.reader.next_immediate(ring, 0)?;
+        Some(RecentImmediate { immediate, stamp, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
     }
 
     /// Returns how often to probe the queue of the most recent peer: 0 while tasks outnumber the cores, when another
@@ -197,7 +205,7 @@ impl RecentMessage<'_> {
 #[inline(always)]
 fn pass(peer: &mut Peer, entry: &Entry<'_>, shorts: &mut u32, unpublished: &mut bool) {
     if let Some(inbound) = &mut peer.inbound {
-        inbound.advance(entry.half_slots());
+        inbound.advance(entry.half_slots(), entry.stamp());
     }
     *shorts += 1;
     *unpublished = true;
@@ -207,6 +215,7 @@ fn pass(peer: &mut Peer, entry: &Entry<'_>, shorts: &mut u32, unpublished: &mut 
 pub struct RecentImmediate<'a> {
     /// The message itself.
     pub immediate: Immediate,
+    pub(super) stamp: u64,
     pub(super) inbound: &'a mut Inbound,
     pub(super) shorts: &'a mut u32,
     pub(super) unpublished: &'a mut bool,
@@ -216,7 +225,7 @@ impl RecentImmediate<'_> {
     /// Takes the message.
     #[inline(always)]
     pub fn take(self) -> Immediate {
-        self.inbound.advance(1);
+        self.inbound.advance(1, self.stamp);
         *self.shorts += 1;
         *self.unpublished = true;
         self.immediate

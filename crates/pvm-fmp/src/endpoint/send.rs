@@ -167,7 +167,8 @@ impl Endpoint {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
         let bytes = body.iter().map(|(_, used)| used).sum::<usize>();
         if body.len() > FRAGMENTS_MAX {
-            return self.send_joined(to, meta, body, bytes);
+            let joined = self.join(body).map_err(|NoMemory| SendError::NoMemory)?;
+            return self.send_blocks(to, meta, &[joined]);
         }
         let peer = self.peers[index].as_mut().expect("connected");
         let token = peer.outstanding.add(body.iter().map(|(block, _)| block.clone()));
@@ -185,15 +186,16 @@ impl Endpoint {
         sent
     }
 
-    /// Sends a body that has too many fragments for a descriptor: joins the fragments in one block.
-    fn send_joined(&mut self, to: u32, meta: Meta, body: &[(Block, usize)], bytes: usize) -> Result<Sent, SendError> {
-        let whole = self.allocate(bytes).map_err(|_| SendError::NoMemory)?;
+    /// Joins fragments in one block: a descriptor has room for so many only.
+    pub(super) fn join(&mut self, body: &[(Block, usize)]) -> Result<(Block, usize), NoMemory> {
+        let bytes = body.iter().map(|(_, used)| used).sum();
+        let whole = self.allocate(bytes)?;
         let mut done = 0;
         for (block, used) in body {
             whole.fill_from(done, block, *used);
             done += used;
         }
-        self.send_blocks(to, meta, &[(whole, bytes)])
+        Ok((whole, bytes))
     }
 
     /// Puts an entry into the queue to `to`, and wakes that peer if it sleeps.

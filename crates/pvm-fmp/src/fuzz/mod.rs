@@ -8,6 +8,7 @@ mod pair;
 use self::pair::Cells;
 use crate::doorbell;
 use crate::ports::{PortTable, PortView};
+use crate::clock::Clock;
 use crate::queue::{Kind, SLOT_BYTES, Slot, Writer};
 use crate::remote::{BORROWED, KEEPABLE};
 use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerRecord, Segment};
@@ -34,6 +35,8 @@ pub const TARGETS: &[Target] = &[
                     "next",
                     "next_immediate",
                     "has_next",
+                    "head",
+                    "is_there",
                     "meta_of",
                     "copy_to",
                     "copy_any_to",
@@ -43,14 +46,14 @@ pub const TARGETS: &[Target] = &[
             ),
             part(
                 "crates/pvm-fmp/src/peer.rs",
-                &["find_record", "consumed", "at", "follow", "remove", "holds", "note_consumed"],
+                &["find_record", "consumed", "at", "follow", "remove", "holds", "note_consumed", "find_queue", "may_have_new_queue", "has_nothing_before"],
             ),
             part(
                 "crates/pvm-fmp/src/endpoint/receive.rs",
                 &[
                     "drain_peer",
+                    "drain_picked",
                     "poll_dead",
-                    "find_queue",
                     "drain_some",
                     "mark_damaged",
                     "step",
@@ -60,6 +63,10 @@ pub const TARGETS: &[Target] = &[
                     "receive_borrowed",
                     "words_of",
                 ],
+            ),
+            part(
+                "crates/pvm-fmp/src/endpoint/merge.rs",
+                &["poll_in_order", "look_for_heads", "earliest_before", "look_for_queue"],
             ),
             part("crates/pvm-fmp/src/endpoint/recent.rs", &["recent", "take", "probe_recent_immediate"]),
             part("crates/pvm-fmp/src/endpoint/in_progress.rs", &["receive_pipelined", "receive_complete"]),
@@ -225,7 +232,7 @@ impl Hostile {
         assert!(segment.grow(PLAYGROUND_BYTES).is_ok_and(|(start, _)| start == PLAYGROUND));
         segment.commit(PLAYGROUND, PLAYGROUND_BYTES).expect("memory for a heap");
         let shift = 6;
-        let hostile = Hostile { segment, writer: Writer::new(shift), ring: PLAYGROUND, shift, cells: None };
+        let hostile = Hostile { segment, writer: Writer::new(shift, Clock::default()), ring: PLAYGROUND, shift, cells: None };
         let (header, record) = (hostile.segment.mapping.header(), hostile.record());
         record.tid.store(VICTIM, Ordering::Relaxed);
         record.ring_shift.store(shift, Ordering::Relaxed);
@@ -393,7 +400,7 @@ fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Resul
             let tables = &hostile.segment.mapping.header().tables;
             tables[from.arbitrary::<u8>()? as usize % tables.len()].store(value / 4, Ordering::Relaxed);
         }
-        _ => hostile.writer = Writer::new(hostile.shift),
+        _ => hostile.writer = Writer::new(hostile.shift, Clock::default()),
     }
     Ok(())
 }
@@ -437,7 +444,7 @@ fn standing_action(choice: u8, from: &mut Unstructured<'_>, hostile: &mut Hostil
             let next = hostile.first_ring() + RINGS_BYTES / 2 * (value % 2);
             hostile.write(Kind::Continuation, &[0; 6], &words_of(&[next, hostile.shift.into()]));
             hostile.ring = next;
-            hostile.writer = Writer::new(hostile.shift);
+            hostile.writer = Writer::new(hostile.shift, Clock::default());
             return Ok(());
         }
         // A row of short messages.
@@ -510,7 +517,7 @@ fn look(
             victim.poll_all_through(sink);
         }
         6 => {
-            if let Some(message) = victim.probe_recent() {
+            if let Some(message) = victim.probe_recent(true) {
                 let mut data = [0; 600];
                 let (bytes, _) = (message.len(), message.meta());
                 assert!(message.take(&mut data[..bytes.min(600)]).is_none_or(|taken| taken == bytes));
@@ -536,7 +543,7 @@ fn look(
         12 => sink.kept.clear(),
         13 => sink.declines = !sink.declines,
         14 => {
-            if let Some(first) = victim.probe_recent_immediate() {
+            if let Some(first) = victim.probe_recent_immediate(true) {
                 let mut data = [0; 16];
                 let bytes = first.immediate.len();
                 let copied = first.immediate.copy_numbers_to(&mut data);
@@ -574,7 +581,7 @@ mod tests {
             hostile.write(Kind::Continuation, &[0; 6], &words_of(&[hostile.ring + further, 6]));
             // The second ring leads back to the first one, or overlaps with it.
             hostile.ring += further;
-            hostile.writer = Writer::new(hostile.shift);
+            hostile.writer = Writer::new(hostile.shift, Clock::default());
             hostile.write(Kind::Message, &[2; 6], b"two");
             hostile.write(Kind::Continuation, &[0; 6], &words_of(&[hostile.ring - further, 6]));
             // The entries that the dead peer left are read once or a few times, but not for ever.

@@ -4,10 +4,9 @@ use crate::{LONG, enroll, psend, receive, two};
 use pvm_task::{ANY, Kind, Task};
 use std::time::Instant;
 
-/// Polls with calls that do not wait, after several senders have sent the same number of messages: all senders have
-/// their turn.
+/// Polls with calls that do not wait, after several senders have sent the same number of messages one after another.
 #[test]
-fn polling_takes_a_message_at_a_time_and_is_fair_to_all_senders() {
+fn polling_takes_a_message_at_a_time_in_the_order_of_sending() {
     const SENDERS: usize = 60;
     const EACH: usize = 40;
     let daemon = Running::start();
@@ -20,8 +19,8 @@ fn polling_takes_a_message_at_a_time_and_is_fair_to_all_senders() {
     for _ in 0..SENDERS {
         receive(&mut task, ANY, 1);
     }
-    for sender in &mut senders {
-        for place in 0..EACH {
+    for place in 0..EACH {
+        for sender in &mut senders {
             psend(sender, own, 2 + (place % 2) as i32, b"body");
         }
     }
@@ -44,8 +43,9 @@ fn polling_takes_a_message_at_a_time_and_is_fair_to_all_senders() {
         looks += 2;
     }
     assert!(looks <= 2 * (taken + SENDERS), "{looks} looks: each that finds nothing takes something in");
-    let least = counts.iter().map(|[first, second]| first + second).min();
-    assert!(least >= Some(EACH as i32 / 16), "{counts:?}");
+    let of_one = |[first, second]: &[i32; 2]| first + second;
+    let (least, most) = (counts.iter().map(of_one).min(), counts.iter().map(of_one).max());
+    assert!(least.map(|least| least + 2) >= most, "{counts:?}");
 }
 
 #[test]

@@ -298,9 +298,10 @@ impl Route {
             let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
             let mut taken = 0;
             egress.egress_flows.flows.note_time(self.clock.now());
-            // Each poll takes a batch. The limit ends the loop even if the task writes all the time.
-            while taken < TAKEN_MESSAGES_MAX {
-                match self.endpoint.poll_peer(task.0, &mut egress) {
+            // Each poll takes a batch, of this task and of others what they sent before. The limit ends the loop even if
+            // the task writes all the time.
+            while taken < TAKEN_MESSAGES_MAX && self.endpoint.has_sent_to_us(task.0) {
+                match self.endpoint.poll_all(&mut egress) {
                     0 => break,
                     count => taken += count,
                 }

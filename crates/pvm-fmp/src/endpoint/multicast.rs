@@ -1,0 +1,83 @@
+//! A message to several peers, which all of them see at the same instant.
+//!
+//! Its entries are held: they are there for their readers once the sender has stored their time as the last one that it has
+//! committed. So no receiver can react to a message that another receiver does not have yet. If the sender dies before,
+//! nobody gets the message.
+use super::Endpoint;
+use super::send::{descriptor, ring};
+use crate::arrival::FRAGMENTS_MAX;
+use crate::heap::Block;
+use crate::sync::Ordering;
+use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent};
+
+/// The body of a message to several peers.
+#[derive(Clone, Copy)]
+pub enum SharedBody<'a> {
+    /// At most [`INLINE_BYTES_MAX`] bytes.
+    Bytes(&'a [u8]),
+    /// Blocks of the sender's heap, each with its used length.
+    Blocks(&'a [(Block, usize)]),
+}
+
+impl Endpoint {
+    /// Sends a message to several peers at the same instant. Returns the result for each, in their order.
+    pub fn send_to_all(&mut self, to: &[u32], meta: Meta, body: SharedBody<'_>) -> Vec<Result<Sent, SendError>> {
+        let joined;
+        let body = match body {
+            SharedBody::Blocks(blocks) if blocks.len() > FRAGMENTS_MAX => match self.join(blocks) {
+                Ok(block) => {
+                    joined = [block];
+                    SharedBody::Blocks(&joined)
+                }
+                Err(NoMemory) => return vec![Err(SendError::NoMemory); to.len()],
+            },
+            body => body,
+        };
+        // What precedes the message in the queues must not be later than it.
+        let ready: Vec<_> = to.iter().map(|to| self.prepare_entry(*to)).collect();
+        let time = self.clock.next();
+        let queued: Vec<_> =
+            ready.into_iter().map(|ready| ready?.map(|index| self.hold(index, time, &meta, body)).transpose()).collect();
+        // Pair `multicast committed`: who sees the time finds the entries in all queues.
+        self.heap.borrow().source().mapping.header().committed.0.store(time, Ordering::Release);
+        let finish = |index: Option<usize>| match index.and_then(|index| self.peers[index].as_deref()) {
+            Some(peer) => ring(peer, self.barriers),
+            None => Sent::Done,
+        };
+        queued.into_iter().map(|queued| queued.map(finish)).collect()
+    }
+
+    /// Returns the peer's index, with its queue ready for the next entry; `None` if the peer is dead.
+    fn prepare_entry(&mut self, to: u32) -> Result<Option<usize>, SendError> {
+        let index = self.index_of(to).ok_or(SendError::NotConnected)?;
+        if self.ports.as_ref().is_some_and(|ports| !ports.alive(to)) {
+            return Ok(None);
+        }
+        self.order_after_frames(index)?;
+        Ok(Some(index))
+    }
+
+    /// Queues a held entry to a peer. Returns the peer's index.
+    fn hold(&mut self, index: usize, time: u64, meta: &Meta, body: SharedBody<'_>) -> Result<usize, SendError> {
+        let peer = self.peers[index].as_mut().expect("connected");
+        let (us, heap) = (self.tid, &self.heap);
+        self.sends += 1;
+        let pushed = match body {
+            SharedBody::Bytes(bytes) => {
+                debug_assert!(bytes.len() <= INLINE_BYTES_MAX);
+                peer.push_held(us, heap, time, false, meta, bytes)
+            }
+            SharedBody::Blocks(blocks) => {
+                let token = peer.outstanding.add(blocks.iter().map(|(block, _)| block.clone()));
+                let bytes = descriptor::<{ 8 + 16 * FRAGMENTS_MAX }>(token, blocks);
+                let pushed = peer.push_held(us, heap, time, true, meta, &bytes[..8 + 16 * blocks.len()]);
+                if pushed.is_err() {
+                    peer.outstanding.remove(token);
+                }
+                self.sent_bytes += blocks.iter().map(|(_, used)| used).sum::<usize>();
+                pushed
+            }
+        };
+        pushed.map(|()| index).map_err(|NoMemory| SendError::NoMemory)
+    }
+}
