@@ -420,7 +420,7 @@ impl Outbound {
     pub fn note_consumed(&mut self, consumed: u64) {
         let consumed = consumed.min(self.written());
         self.consumed = consumed;
-        self.end = self.writer.capacity() + consumed.saturating_sub(self.base) - SHORT_HALF_SLOTS;
+        self.end = 2 * self.ring.count as u64 + consumed.saturating_sub(self.base) - SHORT_HALF_SLOTS;
         while self.earlier.front().is_some_and(|(_, end)| *end <= consumed) {
             self.earlier.pop_front();
         }
@@ -492,7 +492,8 @@ impl Inbound {
     #[inline]
     pub fn advance(&mut self, half_slots: usize, stamp: u64) {
         self.clock.observe(stamp);
-        self.reader.advance(half_slots);
+        // SAFETY: the peer, to which this queue belongs, keeps its mapping.
+        self.reader.advance(half_slots, unsafe { self.slots() });
         self.consumed += half_slots as u64;
     }
 

@@ -71,6 +71,7 @@ impl Slot {
 const KIND_MASK: u64 = 0x1f;
 const BYTES_SHIFT: u32 = 5;
 const BYTES_MASK: u64 = 0x1ff;
+/// The bit is set in the first round, in which cleared memory has it not, and then in every second one.
 const PARITY: u64 = 1 << PARITY_SHIFT;
 const PARITY_SHIFT: u32 = 14;
 const _: () = assert!(PARITY_SHIFT + 1 == FIELD_BITS && crate::INLINE_BYTES_MAX <= BYTES_MASK as usize);
@@ -158,22 +159,54 @@ fn fields(bytes: usize, kind: u8) -> u64 {
     (bytes as u64) << BYTES_SHIFT | u64::from(kind)
 }
 
-/// Returns the parity of a position's round: in the first round it is not that of cleared memory.
-#[inline(always)]
-fn parity(position: u64, shift: u32) -> u64 {
-    (!(position >> (shift + 1)) & 1) << PARITY_SHIFT
+/// The position of a writer or reader, in half-slots, and the parity of its round.
+#[derive(Debug)]
+struct Position {
+    count: u64,
+    parity: u64,
+    /// Where the next round begins.
+    round_end: u64,
 }
 
-/// Returns whether a stamp word was written in the round of a position.
+impl Position {
+    /// Begins at the start of a ring of `2^shift` slots.
+    fn start(shift: u32) -> Position {
+        Position { count: 0, parity: PARITY, round_end: 2 << shift }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, half_slots: u64, ring: &[Slot]) {
+        self.count += half_slots;
+        if self.count >= self.round_end {
+            self.begin_round(ring);
+        }
+    }
+
+    #[cold]
+    fn begin_round(&mut self, ring: &[Slot]) {
+        self.round_end += 2 * ring.len() as u64;
+        self.parity ^= PARITY;
+    }
+
+    /// Returns the parity of a position that is at most a round ahead.
+    #[inline(always)]
+    fn parity_ahead(&self, count: u64) -> u64 {
+        if count >= self.round_end { self.parity ^ PARITY } else { self.parity }
+    }
+}
+
+/// Returns whether a stamp word was written in a round of that parity.
 #[inline(always)]
-fn is_of_round(stamp: u64, position: u64, shift: u32) -> bool {
-    (stamp >> PARITY_SHIFT ^ position >> (shift + 1)) & 1 != 0
+fn is_of_round(stamp: u64, parity: u64) -> bool {
+    (stamp ^ parity) & PARITY == 0
 }
 
 /// Returns the slot of a position.
 #[inline(always)]
 fn slot_at(ring: &[Slot], position: u64) -> &Slot {
-    &ring[(position / 2) as usize & (ring.len() - 1)]
+    debug_assert!(ring.len().is_power_of_two());
+    // SAFETY: the length of a ring is a power of two, so the index is less than that.
+    unsafe { ring.get_unchecked((position / 2) as usize & (ring.len() - 1)) }
 }
 
 /// Returns the index, within its slot, of the first word of the half-slot at a position.
@@ -192,23 +225,18 @@ fn well_known_number(meta: &Meta) -> Option<usize> {
 /// The writing end, with the position of the next entry.
 #[derive(Debug)]
 pub struct Writer {
-    position: u64,
-    shift: u32,
+    position: Position,
     clock: Clock,
 }
 
 impl Writer {
     /// Starts at the first slot of a cleared ring of `2^shift` slots.
     pub fn new(shift: u32, clock: Clock) -> Writer {
-        Writer { position: 0, shift, clock }
+        Writer { position: Position::start(shift), clock }
     }
     /// Returns how many half-slots have been written.
     pub fn position(&self) -> u64 {
-        self.position
-    }
-    /// Returns how many half-slots the ring has.
-    pub fn capacity(&self) -> u64 {
-        2 << self.shift
+        self.position.count
     }
 
     /// Writes an entry. As many half-slots must be free as [`half_slots_for`] returns for the body.
@@ -242,7 +270,7 @@ impl Writer {
             self.write_rest(ring, rest);
         }
         self.publish(ring, stamp | fields(body.len(), 0), meta, first);
-        self.position += 2 * slots_for(body.len()) as u64;
+        self.position.advance(2 * slots_for(body.len()) as u64, ring);
     }
 
     /// Writes a message whose body fits in one slot.
@@ -254,7 +282,7 @@ impl Writer {
         let time = self.clock.next();
         self.skip(ring);
         self.publish(ring, time | fields(body.len(), Kind::Message as u8), meta, body);
-        self.position += 2;
+        self.position.advance(2, ring);
     }
 
     /// Writes a message into half a slot, if it fits. Returns whether the message was written.
@@ -276,13 +304,13 @@ impl Writer {
     #[inline(always)]
     pub fn put(&mut self, ring: &[Slot], immediate: &Immediate) {
         let time = self.clock.next();
-        let (slot, at) = (slot_at(ring, self.position), word_at(self.position));
+        let Position { count, parity, .. } = self.position;
+        let (slot, at) = (slot_at(ring, count), word_at(count));
         slot.words[at + 1].store(pair(immediate.first[0], immediate.first[1]), Ordering::Relaxed);
         slot.words[at + 2].store(immediate.words[0], Ordering::Relaxed);
         if immediate.bytes > 8 {
             slot.words[at + 3].store(immediate.words[1], Ordering::Relaxed);
         }
-        let parity = parity(self.position, self.shift);
         // A body of an earlier round may have left bytes in the second half-slot that look like the stamp expected
         // there next. Checking this costs less than a store: a store waits for the cache line, and later stores wait
         // behind it.
@@ -292,40 +320,41 @@ impl Writer {
         let stamp = time | parity | fields(immediate.bytes, IMMEDIATE + immediate.well_known as u8);
         // Pair `entry published`: who sees the stamp sees the entry.
         slot.words[at].store(stamp, Ordering::Release);
-        self.position += 1;
+        self.position.advance(1, ring);
     }
 
     /// If the position is the second half-slot of a slot, skips that half-slot.
     #[inline(always)]
     fn skip(&mut self, ring: &[Slot]) {
-        if self.position % 2 == 1 {
-            let word = &slot_at(ring, self.position).words[WORDS / 2];
+        let Position { count, parity, .. } = self.position;
+        if count % 2 == 1 {
+            let word = &slot_at(ring, count).words[WORDS / 2];
             // Pair `entry published`.
-            word.store(parity(self.position, self.shift) | fields(0, SKIP), Ordering::Release);
-            self.position += 1;
+            word.store(parity | fields(0, SKIP), Ordering::Release);
+            self.position.advance(1, ring);
         }
     }
 
     /// Writes the first slot of an entry, with its stamp last. `stamp`: without the parity.
     #[inline(always)]
     fn publish(&self, ring: &[Slot], stamp: u64, meta: &Meta, first: &[u8]) {
-        let slot = slot_at(ring, self.position);
+        let slot = slot_at(ring, self.position.count);
         slot.words[1].store(pair(meta[0], meta[1]), Ordering::Relaxed);
         slot.words[2].store(pair(meta[2], meta[3]), Ordering::Relaxed);
         slot.words[3].store(pair(meta[4], meta[5]), Ordering::Relaxed);
         store_first(slot, first);
         // Pair `entry published`: who sees the stamp sees the entry.
-        slot.words[0].store(stamp | parity(self.position, self.shift), Ordering::Release);
+        slot.words[0].store(stamp | self.position.parity, Ordering::Release);
     }
 
     /// Writes the slots behind the first one; called before the first one is published.
     #[inline]
     fn write_rest(&mut self, ring: &[Slot], rest: &[u8]) {
-        let mut position = self.position;
+        let mut count = self.position.count;
         let mut next = || {
-            position += 2;
-            let slot = slot_at(ring, position);
-            slot.words[0].store(parity(position, self.shift), Ordering::Relaxed);
+            count += 2;
+            let slot = slot_at(ring, count);
+            slot.words[0].store(self.position.parity_ahead(count), Ordering::Relaxed);
             slot
         };
         let mut pieces = rest.chunks_exact(NEXT_BYTES);
@@ -426,8 +455,7 @@ fn load_bytes(slot: &Slot, from: usize, bytes: &mut [u8]) {
 /// The reading end.
 #[derive(Debug)]
 pub struct Reader {
-    position: u64,
-    shift: u32,
+    position: Position,
 }
 
 /// An entry, still in the ring.
@@ -453,25 +481,26 @@ pub struct Damaged;
 impl Reader {
     /// Starts at the first slot of a ring of `2^shift` slots.
     pub fn new(shift: u32) -> Reader {
-        Reader { position: 0, shift }
+        Reader { position: Position::start(shift) }
     }
 
-    /// Returns the stamp word at a position, if it was written in the position's round.
+    /// Returns the stamp word at a position of a round with that parity, if it was written in that round.
     #[inline(always)]
-    fn stamp(&self, ring: &[Slot], position: u64) -> Option<u64> {
+    fn stamp(ring: &[Slot], count: u64, parity: u64) -> Option<u64> {
         // Pair `entry published`.
-        let stamp = slot_at(ring, position).words[word_at(position)].load_acquire();
-        is_of_round(stamp, position, self.shift).then_some(stamp)
+        let stamp = slot_at(ring, count).words[word_at(count)].load_acquire();
+        is_of_round(stamp, parity).then_some(stamp)
     }
 
     /// Returns the position and the stamp of the next entry, if that entry is there.
     #[inline(always)]
     fn find(&self, ring: &[Slot]) -> Option<(u64, u64)> {
-        let stamp = self.stamp(ring, self.position)?;
-        if self.position % 2 == 1 && kind_of(stamp) == SKIP {
-            return Some((self.position + 1, self.stamp(ring, self.position + 1)?));
+        let Position { count, parity, .. } = self.position;
+        let stamp = Reader::stamp(ring, count, parity)?;
+        if count % 2 == 1 && kind_of(stamp) == SKIP {
+            return Some((count + 1, Reader::stamp(ring, count + 1, self.position.parity_ahead(count + 1))?));
         }
-        Some((self.position, stamp))
+        Some((count, stamp))
     }
 
     /// Returns the next entry, if it is there.
@@ -508,7 +537,7 @@ impl Reader {
             return Err(Damaged);
         }
         prefetch(slot_at(ring, position + PREFETCH_HALF_SLOTS));
-        let half_slots = (position - self.position) as usize + (2 * whole_slots).max(1);
+        let half_slots = (position - self.position.count) as usize + (2 * whole_slots).max(1);
         Ok(Some(Entry { ring, position, stamp, bytes, well_known, half_slots, kind, is_held }))
     }
 
@@ -516,15 +545,15 @@ impl Reader {
     /// polls.
     #[inline(always)]
     pub fn next_immediate(&self, ring: &[Slot], looks: usize) -> Option<(Immediate, u64)> {
-        let (slot, at) = (slot_at(ring, self.position), word_at(self.position));
-        let (position, shift) = (self.position, self.shift);
+        let Position { count, parity, .. } = self.position;
+        let (slot, at) = (slot_at(ring, count), word_at(count));
         // All work that does not depend on the message is done before it arrives.
-        prefetch(slot_at(ring, self.position + PREFETCH_HALF_SLOTS));
+        prefetch(slot_at(ring, count + PREFETCH_HALF_SLOTS));
         let mut looks = looks;
         let stamp = loop {
             // Pair `entry published`.
             let stamp = slot.words[at].load_acquire();
-            if is_of_round(stamp, position, shift) {
+            if is_of_round(stamp, parity) {
                 break stamp;
             }
             looks = looks.checked_sub(1)?;
@@ -535,7 +564,7 @@ impl Reader {
         let Some(well_known) = well_known_of(stamp) else {
             if bytes > FIRST_BYTES {
                 // The caller will soon need the rest.
-                prefetch(slot_at(ring, self.position + 2));
+                prefetch(slot_at(ring, count + 2));
             }
             return None;
         };
@@ -558,13 +587,14 @@ impl Reader {
     /// Returns whether the next entry is there.
     #[inline(always)]
     pub fn has_next(&self, ring: &[Slot]) -> bool {
-        let stamp = slot_at(ring, self.position).words[word_at(self.position)].load_relaxed();
-        is_of_round(stamp, self.position, self.shift)
+        let Position { count, parity, .. } = self.position;
+        is_of_round(slot_at(ring, count).words[word_at(count)].load_relaxed(), parity)
     }
 
     /// Advances by `half_slots`.
-    pub fn advance(&mut self, half_slots: usize) {
-        self.position += half_slots as u64;
+    #[inline(always)]
+    pub fn advance(&mut self, half_slots: usize, ring: &[Slot]) {
+        self.position.advance(half_slots as u64, ring);
     }
 }
 
@@ -717,7 +747,7 @@ mod tests {
             let mut copy = vec![0; entry.len()];
             entry.copy_to(&mut copy);
             assert_eq!((entry.meta(), &copy[..], entry.half_slots()), (wanted, body, 1));
-            reader.advance(1);
+            reader.advance(1, &ring);
         }
         assert!(!reader.has_next(&ring));
     }
@@ -730,10 +760,10 @@ mod tests {
         writer.write_short(&ring, &well_known, &[1; 8]);
         writer.write_short(&ring, &well_known, &[2; FIRST_BYTES]);
         assert_eq!(writer.position(), 4);
-        reader.advance(reader.next(&ring).unwrap().unwrap().half_slots());
+        reader.advance(reader.next(&ring).unwrap().unwrap().half_slots(), &ring);
         let entry = reader.next(&ring).unwrap().unwrap();
         assert_eq!((entry.len(), entry.half_slots()), (FIRST_BYTES, 3));
-        reader.advance(3);
+        reader.advance(3, &ring);
         assert!(reader.next(&ring).unwrap().is_none());
     }
 
@@ -743,7 +773,7 @@ mod tests {
         let well_known = well_known(1, 0);
         Writer::new(2, Clock::default()).write_short(&ring, &well_known, &[1; 8]);
         let mut reader = Reader::new(2);
-        reader.advance(1);
+        reader.advance(1, &ring);
         ring[0].words[4].store(PARITY | fields(8, Kind::Message as u8), Ordering::Relaxed);
         assert!(matches!(reader.next(&ring), Err(Damaged)));
         ring[0].words[4].store(PARITY | fields(IMMEDIATE_BYTES + 1, IMMEDIATE), Ordering::Relaxed);
@@ -765,13 +795,17 @@ mod tests {
 
     #[test]
     fn neither_cleared_memory_nor_the_round_before_is_of_a_round() {
-        for shift in [0, 2, 6, 16] {
-            let round = 2 << shift;
-            assert!(!is_of_round(0, 0, shift) && !is_of_round(0, round - 1, shift));
-            for position in [0, 1, round - 1, round, 7 * round, u64::MAX - round] {
-                let stamp = parity(position, shift);
-                assert!(is_of_round(stamp, position, shift) && !is_of_round(stamp, position + round, shift));
+        let ring = ring(2);
+        let mut position = Position::start(2);
+        assert!(!is_of_round(0, position.parity));
+        for count in 0..100 {
+            assert_eq!((position.count, position.parity == PARITY), (count, count / 8 % 2 == 0));
+            for ahead in 0..8 {
+                assert_eq!(position.parity_ahead(count + ahead) == PARITY, (count + ahead) / 8 % 2 == 0);
             }
+            assert!(is_of_round(position.parity, position.parity));
+            assert!(!is_of_round(position.parity, position.parity_ahead(count + 8)));
+            position.advance(1, &ring);
         }
     }
 
@@ -787,14 +821,14 @@ mod tests {
         for in_blocks in [false, true] {
             writer.write_held(&ring, time, in_blocks, &well_known(2, 0), &[2; 8]);
         }
-        reader.advance(1);
+        reader.advance(1, &ring);
         for kind in [Kind::Message, Kind::Blocks] {
             let entry = reader.next(&ring).unwrap().unwrap();
             assert_eq!((entry.kind, entry.is_held, entry.len()), (kind, true, 8));
             assert_eq!(reader.head(&ring), Some(entry.stamp()));
             assert!(!is_there(entry.stamp(), || before & !FIELDS) && is_there(entry.stamp(), || time));
             assert!(reader.next_immediate(&ring, 0).is_none());
-            reader.advance(entry.half_slots());
+            reader.advance(entry.half_slots(), &ring);
         }
         assert!(reader.next(&ring).unwrap().is_none());
     }
@@ -806,11 +840,11 @@ mod tests {
         for fill in [0, 0xff, 0, 0, 0xff, 0xff] {
             for _ in 0..ring.len() {
                 writer.write_short(&ring, &well_known(1, 0), &[fill; FIRST_BYTES]);
-                reader.advance(reader.next(&ring).unwrap().unwrap().half_slots());
+                reader.advance(reader.next(&ring).unwrap().unwrap().half_slots(), &ring);
             }
             for _ in 0..2 * ring.len() {
                 writer.write_short(&ring, &well_known(1, 0), &[fill; 8]);
-                reader.advance(reader.next(&ring).unwrap().unwrap().half_slots());
+                reader.advance(reader.next(&ring).unwrap().unwrap().half_slots(), &ring);
                 assert!(matches!(reader.next(&ring), Ok(None)));
             }
         }
@@ -825,8 +859,8 @@ mod tests {
 
         /// Returns a body of `bytes` bytes whose words look like stamps of immediate messages in this round or the
         /// next.
-        fn body_like_stamps(bytes: usize, position: u64, shift: u32, fill: u8) -> Vec<u8> {
-            let word = parity(position + (u64::from(fill) % 2 * 2 << shift), shift) | fields(8, IMMEDIATE);
+        fn body_like_stamps(bytes: usize, fill: u8) -> Vec<u8> {
+            let word = (u64::from(fill) % 2) << PARITY_SHIFT | fields(8, IMMEDIATE);
             word.to_ne_bytes().into_iter().cycle().take(bytes).collect()
         }
 
@@ -841,8 +875,8 @@ mod tests {
                 let mut read = 0;
                 for (index, (step, bytes, fill)) in steps.into_iter().enumerate() {
                     let bytes = if step % 2 == 0 { bytes % (IMMEDIATE_BYTES + 4) } else { bytes };
-                    if step < 4 && writer.position() - read + half_slots_for(bytes) <= writer.capacity() {
-                        let body = body_like_stamps(bytes, writer.position(), shift, fill);
+                    if step < 4 && writer.position() - read + half_slots_for(bytes) <= 2 << shift {
+                        let body = body_like_stamps(bytes, fill);
                         let number = fill as usize % WELL_KNOWN_HEADERS.len();
                         let meta = if fill < 200 { well_known(index as u32, number) } else { [index as u32, 1, 2, 3, u32::MAX, 4] };
                         if bytes <= FIRST_BYTES && fill % 3 == 0 {
@@ -871,7 +905,7 @@ mod tests {
                         }
                     };
                     prop_assert_eq!(Some((meta, copy)), oracle.pop_front());
-                    reader.advance(half_slots);
+                    reader.advance(half_slots, &ring);
                     read += half_slots as u64;
                 }
             }

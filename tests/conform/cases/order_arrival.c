@@ -1,9 +1,10 @@
-/* Messages of tasks that know nothing of each other are received in the order in which they were sent, by whatever call.
- * The tasks take turns by pipes, so that PVM does not see this order. */
+/* Messages of tasks that know nothing of each other are received in the order in which they were sent, by whatever
+ * call. The tasks take turns by pipes, so that PVM does not see this order. */
 #include "order.h"
 
 #define SENDERS 4
-static const char *calls[] = {"pvm_recv(-1, -1)", "pvm_recv(-1, tag)", "pvm_nrecv", "pvm_trecv", "pvm_precv", "pvm_probe"};
+static const char *calls[] = {"pvm_recv(-1, -1)", "pvm_recv(-1, tag)", "pvm_nrecv", "pvm_trecv", "pvm_precv",
+                              "pvm_probe"};
 enum { ANY, TAG, NRECV, TRECV, PRECV, PROBE, CALLS };
 
 /* What is passed from pipe to pipe: whose turn it is. */

@@ -1,5 +1,5 @@
-/* Message handlers run in the order in which the messages were sent: A sends FIRST to B, and then causes C to send SECOND
- * and LAST to B. */
+/* Message handlers run in the order in which the messages were sent: A sends FIRST to B, and then causes C to send
+ * SECOND and LAST to B. */
 #include "order.h"
 
 enum { LAST = 20, NEVER };

@@ -1,5 +1,5 @@
-/* A multicast is there for all its receivers at one instant: the first one that gets it passes a token round a ring, and
- * no task gets the token before the multicast. */
+/* A multicast is there for all its receivers at one instant: the first one that gets it passes a token round a ring,
+ * and no task gets the token before the multicast. */
 #include "order.h"
 
 #define WORKERS 4

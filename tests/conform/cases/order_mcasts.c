@@ -43,7 +43,7 @@ static int task(void)
 
 int main(int argc, char **argv)
 {
-    int tids[TASKS], rounds = order_rounds(300), count = rounds * SENDERS, i, k, differ, *seen[2];
+    int tids[TASKS], rounds = order_rounds(1000), count = rounds * SENDERS, i, k, differ, *seen[2];
     case_begin();
     if (argc > 1)
         return task();

@@ -1,5 +1,5 @@
-/* A program that waits in poll() for the descriptors of pvm_getfds sleeps through no message: not through the first one
- * of a task that it has just spawned, and, if it calls pvm_nrecv before it waits, not through others either. */
+/* A program that calls pvm_nrecv before it waits in poll() for the descriptors of pvm_getfds sleeps through no message,
+ * whatever calls it made in between. */
 #include "order.h"
 #include <poll.h>
 
@@ -8,7 +8,7 @@ enum { NOTHING, CONFIG, STATE, SPAWN, SEND, SELF, BARRIER, CALLS };
 static const char *calls[] = {"nothing", "pvm_config", "pvm_pstat", "pvm_spawn", "pvm_send", "a message to oneself",
                               "pvm_barrier"};
 
-/* Waits until a message may have arrived; returns whether that was for nothing. */
+/* Waits until a message may have arrived; returns whether the time was up before. */
 static int sleeps(void)
 {
     struct pollfd list[FDS_MAX];
@@ -16,6 +16,15 @@ static int sleeps(void)
     for (i = 0; i < count && i < FDS_MAX; i++)
         list[i] = (struct pollfd){fds[i], POLLIN, 0};
     return poll(list, i, 2000) == 0;
+}
+
+/* Receives a message, and returns whether the program slept although it was there. */
+static int await(int tid, int tag)
+{
+    int slept = 0;
+    while (pvm_nrecv(tid, tag) == 0)
+        slept = sleeps();
+    return slept;
 }
 
 static int child(char *role)
@@ -65,8 +74,7 @@ int main(int argc, char **argv)
     pvm_mytid();
     for (r = slept = 0; r < rounds; r++) {
         case_spawn_here("hello", 1, &tid);
-        slept += sleeps() && pvm_probe(tid, FIRST) > 0;
-        order_await(tid, FIRST);
+        slept += await(tid, FIRST);
     }
     printf("the first message of a child: slept: %d\n", slept);
     case_spawn_here("answers", 1, &tid);
@@ -74,12 +82,9 @@ int main(int argc, char **argv)
     order_await(tid, DONE);
     for (call = 0; call < CALLS; call++) {
         for (r = slept = 0; r < rounds; r++) {
-            int timed_out = 0;
             order_send(tid, GO, call);
             make(call, tid);
-            while (pvm_nrecv(tid, SECOND) == 0)
-                timed_out = sleeps();
-            slept += timed_out;
+            slept += await(tid, SECOND);
             if (call == SELF)
                 pvm_recv(pvm_mytid(), ASK);
             if (call == SEND)
@@ -88,11 +93,8 @@ int main(int argc, char **argv)
         printf("%s in between: slept: %d\n", calls[call], slept);
     }
     for (r = slept = 0; r < rounds; r++) {
-        int timed_out = 0;
         case_signal(pvm_mytid(), ASK);
-        while (pvm_nrecv(-1, ASK) == 0)
-            timed_out = sleeps();
-        slept += timed_out;
+        slept += await(-1, ASK);
     }
     printf("only a message to oneself: slept: %d\n", slept);
     order_send(tid, STOP, 0);

@@ -1,5 +1,5 @@
-/* The descriptor of pvm_getfds stays readable for a message that another call has taken in, and is readable for a message
- * to oneself. On PVM 3.4.6 such a message is found only if the program calls pvm_nrecv before it waits. */
+/* The descriptor of pvm_getfds is readable for a message that another call has taken in, and for one to oneself. On
+ * PVM 3.4.6 such a message is found only if the program calls pvm_nrecv before it waits. */
 //@ ours-only 2.3: skip
 #include "order.h"
 #include <poll.h>
@@ -9,14 +9,14 @@ enum { NOTHING, CONFIG, STATE, SPAWN, SEND, SELF, BARRIER, CALLS };
 static const char *calls[] = {"nothing", "pvm_config", "pvm_pstat", "pvm_spawn", "pvm_send", "a message to oneself",
                               "pvm_barrier"};
 
-/* Returns whether the descriptors are readable. */
-static int wakes(void)
+/* Returns whether the descriptors are or become readable. */
+static int wakes(int milliseconds)
 {
     struct pollfd list[FDS_MAX];
     int *fds, count = pvm_getfds(&fds), i;
     for (i = 0; i < count && i < FDS_MAX; i++)
         list[i] = (struct pollfd){fds[i], POLLIN, 0};
-    return poll(list, i, 200) > 0;
+    return poll(list, i, milliseconds) > 0;
 }
 
 /* The other task: it answers, and joins in a barrier. */
@@ -58,12 +58,23 @@ static void make(int call, int tid)
 
 int main(int argc, char **argv)
 {
-    int tid, rounds = order_rounds(20), call, r, slept;
+    int tid, rounds = order_rounds(5), call, r, slept;
     char bell;
     case_begin();
+    if (argc > 1 && !strcmp(order_role(argv[1]), "hello")) {
+        case_signal(pvm_parent(), FIRST);
+        pvm_exit();
+        return 0;
+    }
     if (argc > 1)
-        return strcmp(order_role(argv[1]), "nobody") ? answerer() : 0;
+        return strcmp(argv[1], "nobody") ? answerer() : 0;
     pvm_mytid();
+    for (r = slept = 0; r < rounds; r++) {
+        case_spawn_here("hello", 1, &tid);
+        slept += !wakes(2000) && pvm_probe(tid, FIRST) > 0;
+        order_await(tid, FIRST);
+    }
+    printf("the first message of a child: slept: %d\n", slept);
     order_hang_bell();
     order_spawn("answerer", 1, &tid);
     pvm_joingroup("poll");
@@ -74,7 +85,7 @@ int main(int argc, char **argv)
             if (read(order_bell, &bell, 1) != 1)
                 return 1;
             make(call, tid);
-            slept += !wakes();
+            slept += !wakes(200);
             order_await(tid, SECOND);
             if (call == SELF)
                 order_await(pvm_mytid(), ASK);
@@ -83,7 +94,7 @@ int main(int argc, char **argv)
     }
     for (r = slept = 0; r < rounds; r++) {
         case_signal(pvm_mytid(), ASK);
-        slept += !wakes();
+        slept += !wakes(200);
         order_await(pvm_mytid(), ASK);
     }
     printf("only a message to oneself: slept: %d\n", slept);

@@ -3,7 +3,8 @@
 
 #define PIPE 0
 enum { RELAYED, CAST, TOLD, WAYS };
-static const char *ways[] = {"what C answered", "a multicast, of which C told by a pipe", "a message, of which C told by a pipe"};
+static const char *ways[] = {"what C answered", "a multicast, of which C told by a pipe",
+                             "a message, of which C told by a pipe"};
 
 /* B: FIRST has been sent to it before it sends SECOND to itself. */
 static int receiver(void)

@@ -1,5 +1,5 @@
-/* A sends FIRST to B, and then spawns a task, which sends SECOND to B: itself, or by a task that it spawns in turn. Or a
- * spawned task sends FIRST, and A, which hears of it, SECOND. */
+/* A sends FIRST to B, and then spawns a task, which sends SECOND to B: itself, or by a task that it spawns in turn. Or
+ * a spawned task sends FIRST, and A, which hears of it, SECOND. */
 #include "order.h"
 
 enum { CHILD, GRANDCHILD, PARENT, WAYS };

@@ -46,7 +46,8 @@ static int sender(void)
 
 int main(int argc, char **argv)
 {
-    int tids[SENDERS], last[SENDERS], rounds = order_rounds(600), count = SENDERS * (rounds + 1), i, from, tid, wrong = 0;
+    int tids[SENDERS], last[SENDERS], rounds = order_rounds(600), count = SENDERS * (rounds + 1);
+    int i, from, tid, wrong = 0;
     long times[2], latest = 0;
     struct times *seen;
     case_begin();
