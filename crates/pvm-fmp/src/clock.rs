@@ -1,7 +1,7 @@
 //! The clock that stamps entries of queues, so that a receiver can tell which of several senders was first.
 //!
 //! It is a hybrid logical clock (Kulkarni et al., 2014): a stamp is the time of the host, but always later than every
-//! stamp that this task has given or taken before. So a message that another one has caused has the later stamp,
+//! stamp that this task has taken before, and not earlier than those that it has given. So a message that another one has caused has the later stamp,
 //! through any chain of messages and whatever the processors' counters show; and of independent messages the earlier
 //! one has the earlier stamp, as exactly as those counters agree.
 //!
@@ -27,21 +27,37 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Returns a new stamp, later than all that were given or taken before; its fields are 0.
+    /// Returns a stamp that is later than all that were taken, and not earlier than those that were given; its fields are 0.
     #[inline(always)]
     pub fn next(&self) -> u64 {
-        let now = time() & !FIELDS;
-        if !is_earlier(self.latest.get(), now) {
-            return self.next_ahead(now);
+        match self.next_by_time() {
+            Some(now) => now,
+            None => self.next_ahead(),
         }
-        self.latest.set(now);
-        now
     }
 
-    /// Returns the next stamp if the latest one is not earlier than the time.
+    /// Does what [`Clock::next`] does, unless the latest stamp is later than the time.
+    #[inline(always)]
+    pub fn next_by_time(&self) -> Option<u64> {
+        let now = time() & !FIELDS;
+        // A stamp that was taken has fields. So it is later than a stamp of the same time.
+        if is_earlier(now, self.latest.get()) {
+            return None;
+        }
+        self.latest.set(now);
+        Some(now)
+    }
+
+    /// Returns a stamp that is also later than all that were given.
+    pub fn next_later(&self) -> u64 {
+        self.latest.set(self.latest.get() | FIELDS);
+        self.next()
+    }
+
+    /// Returns the next stamp if the latest one is later than the time.
     #[cold]
-    fn next_ahead(&self, now: u64) -> u64 {
-        let latest = self.latest.get();
+    fn next_ahead(&self) -> u64 {
+        let (now, latest) = (time() & !FIELDS, self.latest.get());
         let next = if latest.wrapping_sub(now) > AHEAD_MAX { now } else { (latest | FIELDS).wrapping_add(1) };
         self.latest.set(next);
         next
@@ -130,12 +146,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_stamp_is_later_than_the_one_before() {
+    fn no_stamp_is_earlier_than_the_one_before() {
         let clock = Clock::default();
         let mut before = clock.next();
-        for _ in 0..10_000 {
-            let next = clock.next();
-            assert!(is_earlier(before, next) && next & FIELDS == 0);
+        for round in 0..10_000 {
+            let next = if round % 2 == 0 { clock.next() } else { clock.next_later() };
+            assert!(!is_earlier(next, before) && next & FIELDS == 0);
+            assert!(next != before || round % 2 == 0);
             before = next;
         }
     }

@@ -204,7 +204,7 @@ impl Peer {
         let Some(inbound) = self.inbound.as_ref() else { return Ok(None) };
         // SAFETY: the caller keeps the peer, which keeps its mapping.
         let entry = inbound.reader.next(unsafe { inbound.slots() })?;
-        Ok(entry.filter(|entry| !entry.is_held || self.is_there(entry.stamp())))
+        Ok(entry.filter(|entry| !entry.is_held() || self.is_there(entry.stamp())))
     }
 
     /// Returns whether an entry with this stamp is there, as its multicast is committed.
@@ -292,12 +292,12 @@ impl Peer {
         }
     }
 
-    /// Queues an immediate message if the queue has room. Returns whether it did.
+    /// Queues an immediate message of the given time if the queue has room. Returns whether it did.
     #[inline(always)]
-    pub fn push_immediate(&mut self, immediate: &Immediate) -> bool {
+    pub fn push_immediate(&mut self, time: u64, immediate: &Immediate) -> bool {
         match &mut self.out {
             Some(out) if out.has_room(1) => {
-                out.writer.put(out.ring.slots(), immediate);
+                out.writer.put(out.ring.slots(), time, immediate);
                 true
             }
             _ => false,
@@ -489,7 +489,7 @@ impl Inbound {
     }
 
     /// Moves past an entry of `half_slots` with this stamp.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&mut self, half_slots: usize, stamp: u64) {
         self.clock.observe(stamp);
         // SAFETY: the peer, to which this queue belongs, keeps its mapping.

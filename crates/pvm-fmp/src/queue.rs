@@ -176,8 +176,13 @@ impl Position {
 
     #[inline(always)]
     fn advance(&mut self, half_slots: u64, ring: &[Slot]) {
-        self.count += half_slots;
-        if self.count >= self.round_end {
+        self.move_to(self.count + half_slots, ring);
+    }
+
+    #[inline(always)]
+    fn move_to(&mut self, count: u64, ring: &[Slot]) {
+        self.count = count;
+        if count >= self.round_end {
             self.begin_round(ring);
         }
     }
@@ -294,16 +299,15 @@ impl Writer {
         let immediate =
             well_known_number(meta).and_then(|well_known| Immediate::new([meta[0], meta[1]], well_known, body));
         match immediate {
-            Some(immediate) => self.put(ring, &immediate),
+            Some(immediate) => self.put(ring, self.clock.next(), &immediate),
             None => return false,
         }
         true
     }
 
-    /// Writes an immediate message.
+    /// Writes an immediate message of the given time.
     #[inline(always)]
-    pub fn put(&mut self, ring: &[Slot], immediate: &Immediate) {
-        let time = self.clock.next();
+    pub fn put(&mut self, ring: &[Slot], time: u64, immediate: &Immediate) {
         let Position { count, parity, .. } = self.position;
         let (slot, at) = (slot_at(ring, count), word_at(count));
         slot.words[at + 1].store(pair(immediate.first[0], immediate.first[1]), Ordering::Relaxed);
@@ -320,7 +324,7 @@ impl Writer {
         let stamp = time | parity | fields(immediate.bytes, IMMEDIATE + immediate.well_known as u8);
         // Pair `entry published`: who sees the stamp sees the entry.
         slot.words[at].store(stamp, Ordering::Release);
-        self.position.advance(1, ring);
+        self.position.move_to(count + 1, ring);
     }
 
     /// If the position is the second half-slot of a slot, skips that half-slot.
@@ -463,15 +467,10 @@ pub struct Entry<'a> {
     ring: &'a [Slot],
     position: u64,
     stamp: u64,
-    bytes: usize,
-    /// The index of the message's last meta words in [`WELL_KNOWN_HEADERS`], if the message is immediate.
-    well_known: Option<usize>,
     /// The number of half-slots that the entry takes, including a skipped one before it.
     half_slots: usize,
     /// The kind of the entry.
     pub kind: Kind,
-    /// Whether the entry is held: it is there only if its writer has committed entries of its time.
-    pub is_held: bool,
 }
 
 /// The writer broke the rules of the queue; no further entry of this queue can be trusted.
@@ -524,12 +523,11 @@ impl Reader {
         };
         let bytes = bytes_of(stamp);
         let well_known = well_known_of(stamp);
-        let (kind, is_held) = match kind_of(stamp) {
-            _ if well_known.is_some() => (Kind::Message, false),
-            1 => (Kind::Message, false),
-            HELD_MESSAGE => (Kind::Message, true),
-            HELD_BLOCKS => (Kind::Blocks, true),
-            other => (Kind::from_number(other).ok_or(Damaged)?, false),
+        let kind = match kind_of(stamp) {
+            _ if well_known.is_some() => Kind::Message,
+            1 | HELD_MESSAGE => Kind::Message,
+            HELD_BLOCKS => Kind::Blocks,
+            other => Kind::from_number(other).ok_or(Damaged)?,
         };
         let (whole_slots, bytes_max) =
             if well_known.is_some() { (0, IMMEDIATE_BYTES) } else { (slots_for(bytes), crate::INLINE_BYTES_MAX) };
@@ -538,7 +536,7 @@ impl Reader {
         }
         prefetch(slot_at(ring, position + PREFETCH_HALF_SLOTS));
         let half_slots = (position - self.position.count) as usize + (2 * whole_slots).max(1);
-        Ok(Some(Entry { ring, position, stamp, bytes, well_known, half_slots, kind, is_held }))
+        Ok(Some(Entry { ring, position, stamp, half_slots, kind }))
     }
 
     /// Returns the next entry and its stamp, if it is an immediate message that is there or arrives within `looks` further
@@ -577,7 +575,7 @@ impl Reader {
         Some((Immediate { first, well_known, bytes, words: [word(2), word(3)] }, stamp))
     }
 
-    /// Returns the stamp of the next entry, if that entry is there; for a held entry (see [`Entry::is_held`]), whether
+    /// Returns the stamp of the next entry, if that entry is there; for a held entry ([`Entry::is_held`]), whether
     /// the writer has committed it still has to be checked.
     #[inline(always)]
     pub fn head(&self, ring: &[Slot]) -> Option<u64> {
@@ -645,8 +643,19 @@ fn meta_of(slot: &Slot, at: usize, well_known: Option<usize>) -> Meta {
 
 impl Entry<'_> {
     /// Returns the length of the body in bytes.
+    #[inline(always)]
     pub fn len(&self) -> usize {
-        self.bytes
+        bytes_of(self.stamp)
+    }
+    /// Returns the index of the message's last meta words in [`WELL_KNOWN_HEADERS`], if the message is immediate.
+    #[inline(always)]
+    fn well_known(&self) -> Option<usize> {
+        well_known_of(self.stamp)
+    }
+    /// Returns whether the entry is held: it is there only if its writer has committed entries of its time.
+    #[inline(always)]
+    pub fn is_held(&self) -> bool {
+        kind_of(self.stamp) >= HELD_MESSAGE
     }
     /// Returns the entry's stamp: its time, and fields of the queue.
     #[inline(always)]
@@ -658,17 +667,17 @@ impl Entry<'_> {
         self.half_slots
     }
     /// Returns the words that travel with the message.
-    #[inline]
+    #[inline(always)]
     pub fn meta(&self) -> Meta {
-        meta_of(slot_at(self.ring, self.position), word_at(self.position), self.well_known)
+        meta_of(slot_at(self.ring, self.position), word_at(self.position), self.well_known())
     }
 
     /// Copies the first bytes of the body, as many as fit; returns how many.
     #[inline(always)]
     pub fn copy_to(&self, data: &mut [u8]) -> usize {
-        match (self.bytes, data.first_chunk_mut::<8>()) {
+        match (self.len(), data.first_chunk_mut::<8>()) {
             (8, Some(word)) => {
-                let from = body_word(word_at(self.position), self.well_known);
+                let from = body_word(word_at(self.position), self.well_known());
                 *word = slot_at(self.ring, self.position).words[from].load_relaxed().to_ne_bytes();
                 8
             }
@@ -677,10 +686,10 @@ impl Entry<'_> {
     }
 
     fn copy_any_to(&self, data: &mut [u8]) -> usize {
-        let wanted = data.len().min(self.bytes);
+        let wanted = data.len().min(self.len());
         let (first, rest) = data[..wanted].split_at_mut(wanted.min(FIRST_BYTES));
         let slot = |further: usize| slot_at(self.ring, self.position + 2 * further as u64);
-        let from = body_word(word_at(self.position), self.well_known);
+        let from = body_word(word_at(self.position), self.well_known());
         match <&mut [u8; FIRST_BYTES]>::try_from(&mut *first) {
             Ok(first) => load_words(&slot(0).words[FIRST_START / 8..], first),
             Err(_) => load_bytes(slot(0), from, first),
@@ -824,7 +833,7 @@ mod tests {
         reader.advance(1, &ring);
         for kind in [Kind::Message, Kind::Blocks] {
             let entry = reader.next(&ring).unwrap().unwrap();
-            assert_eq!((entry.kind, entry.is_held, entry.len()), (kind, true, 8));
+            assert_eq!((entry.kind, entry.is_held(), entry.len()), (kind, true, 8));
             assert_eq!(reader.head(&ring), Some(entry.stamp()));
             assert!(!is_there(entry.stamp(), || before & !FIELDS) && is_there(entry.stamp(), || time));
             assert!(reader.next_immediate(&ring, 0).is_none());

@@ -97,12 +97,12 @@ const PAIR_BYTES_MAX: usize = 16 << 20;
 /// How long a sender of a long body waits for the peer to begin its receive. A peer that is an interpreter needs some
 /// tens of microseconds for this after a long copy, which has emptied its caches; the copy itself takes milliseconds.
 const LINGER: Duration = Duration::from_micros(50);
-/// The number of sends after which the sender should collect the blocks that receivers have released.
-const SENDS_PER_POLL: u32 = 64;
 /// The number of messages that are taken from the most recent peer by the shortest path before all peers are polled.
 const SHORTS_PER_POLL: u32 = 32;
-/// The number of bytes sent through the heap after which the sender should collect released blocks.
+/// The number of bytes sent through the heap after which the sender should collect the blocks that receivers have released.
 const BYTES_PER_POLL: usize = 1 << 20;
+/// For how many of these bytes each send counts: after 64 sends, too, the sender should do so.
+const SEND_BYTES: usize = BYTES_PER_POLL / 64;
 /// The shortest payload from another host that a task may keep in the daemon's heap while it reads it, in bytes.
 const KEPT_BYTES_MIN: usize = 64 << 10;
 /// Tasks may keep payloads in the daemon's heap while at most one part in this number of its memory is in use, so that they do
@@ -166,8 +166,8 @@ pub struct Endpoint {
     /// bodies are guessed.
     packed_bytes: usize,
     guesses: Rc<Guesses>,
-    sends: u32,
-    sent_bytes: usize,
+    /// The bytes that were sent since the last poll; see [`SEND_BYTES`].
+    uncollected: usize,
     /// The number of messages taken by the shortest path since the last poll.
     shorts: u32,
 }
@@ -238,8 +238,7 @@ impl Endpoint {
             pair_bytes: Rc::default(),
             packed_bytes: 0,
             guesses: Rc::default(),
-            sends: 0,
-            sent_bytes: 0,
+            uncollected: 0,
             shorts: 0,
         })
     }

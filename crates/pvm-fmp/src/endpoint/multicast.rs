@@ -3,7 +3,7 @@
 //! Its entries are held: they are there for their readers once the sender has stored their time as the last one that it has
 //! committed. So no receiver can react to a message that another receiver does not have yet. If the sender dies before,
 //! nobody gets the message.
-use super::Endpoint;
+use super::{Endpoint, SEND_BYTES};
 use super::send::{descriptor, ring};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::heap::Block;
@@ -35,7 +35,7 @@ impl Endpoint {
         };
         // What precedes the message in the queues must not be later than it.
         let ready: Vec<_> = to.iter().map(|to| self.prepare_entry(*to)).collect();
-        let time = self.clock.next();
+        let time = self.clock.next_later();
         let queued: Vec<_> =
             ready.into_iter().map(|ready| ready?.map(|index| self.hold(index, time, &meta, body)).transpose()).collect();
         // Pair `multicast committed`: who sees the time finds the entries in all queues.
@@ -61,7 +61,7 @@ impl Endpoint {
     fn hold(&mut self, index: usize, time: u64, meta: &Meta, body: SharedBody<'_>) -> Result<usize, SendError> {
         let peer = self.peers[index].as_mut().expect("connected");
         let (us, heap) = (self.tid, &self.heap);
-        self.sends += 1;
+        self.uncollected += SEND_BYTES;
         let pushed = match body {
             SharedBody::Bytes(bytes) => {
                 debug_assert!(bytes.len() <= INLINE_BYTES_MAX);
@@ -74,7 +74,7 @@ impl Endpoint {
                 if pushed.is_err() {
                     peer.outstanding.remove(token);
                 }
-                self.sent_bytes += blocks.iter().map(|(_, used)| used).sum::<usize>();
+                self.uncollected += blocks.iter().map(|(_, used)| used).sum::<usize>();
                 pushed
             }
         };

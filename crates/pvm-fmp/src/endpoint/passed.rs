@@ -3,7 +3,7 @@ use super::in_progress::{receive_complete, receive_pipelined};
 use super::receive::words_of;
 use super::recent::RecentBody;
 use super::send::ring;
-use super::{Endpoint, PAIR_BYTES_MAX, Step};
+use super::{Endpoint, PAIR_BYTES_MAX, SEND_BYTES, Step};
 use crate::arrival::{Place, Sink};
 use crate::copy::CopyMode;
 use crate::pair_memory::{Offer, PairMemory};
@@ -183,7 +183,7 @@ impl Endpoint {
         let (memory, cell) = peer.pair.take(body.len())?;
         let (us, barriers) = (self.tid, self.barriers);
         let alive = self.ports.as_ref().is_none_or(|ports| ports.alive(peer.tid));
-        self.sends += 1;
+        self.uncollected += SEND_BYTES;
         let heap = &self.heap;
         let queue = |peer: &mut Peer, word: CellWord, order| {
             if !alive {

@@ -29,14 +29,8 @@ impl Endpoint {
     /// Makes no system call.
     #[inline]
     pub fn poll(&mut self, sink: &mut impl Sink) -> usize {
-        (self.sends, self.sent_bytes, self.shorts) = (0, 0, 0);
-        let count = match self.order.len() {
-            1 => {
-                self.frame_order.stopped = false;
-                self.drain_peer(self.order[0], sink)
-            }
-            _ => self.poll_messages(self.parked, sink),
-        };
+        (self.uncollected, self.shorts) = (0, 0);
+        let count = self.poll_each(self.parked, sink);
         if count == 0 && (self.unpublished || self.dirty.get()) {
             self.idle();
         }
@@ -83,7 +77,16 @@ impl Endpoint {
 
     /// Polls every peer, however many there are.
     pub fn poll_all(&mut self, sink: &mut impl Sink) -> usize {
-        self.poll_messages(true, sink)
+        self.poll_each(true, sink)
+    }
+
+    #[inline]
+    fn poll_each(&mut self, thoroughly: bool, sink: &mut impl Sink) -> usize {
+        // What a single peer has sent is in order.
+        let [only] = self.order[..] else { return self.poll_messages(thoroughly, sink) };
+        self.frame_order.stopped = false;
+        self.look_for_queue(only, thoroughly);
+        self.drain_peer(only, sink)
     }
 
     /// Polls one peer alone, for messages that the sink picks ([`Sink::picks`]): it stops at the first other message, and
@@ -145,10 +148,7 @@ impl Endpoint {
         if !sink.wants(peer.tid) {
             return 0;
         }
-        let Some(inbound) = &mut peer.inbound else {
-            self.look_for_queue(index, self.parked);
-            return self.drain_some(index, sink);
-        };
+        let Some(inbound) = &mut peer.inbound else { return 0 };
         // SAFETY: the slice is used within this method, during which the peer keeps its mapping.
         let ring = unsafe { inbound.slots() };
         let mut count = 0;
@@ -156,7 +156,7 @@ impl Endpoint {
             match inbound.reader.next(ring) {
                 Ok(None) if count == 0 => return 0,
                 Ok(None) => break,
-                Ok(Some(entry)) if entry.kind == Kind::Message && !entry.is_held && count < BATCH => {
+                Ok(Some(entry)) if entry.kind == Kind::Message && !entry.is_held() && count < BATCH => {
                     let (half_slots, stamp) = (entry.half_slots(), entry.stamp());
                     sink.arrived(peer.tid, entry.meta(), Arrival::Inline(Inline(entry)));
                     inbound.advance(half_slots, stamp);

@@ -42,7 +42,7 @@ impl Endpoint {
             return None;
         }
         let peer = self.peers[index].as_deref_mut()?;
-        if entry.is_held && !peer.is_there(entry.stamp()) {
+        if entry.is_held() && !peer.is_there(entry.stamp()) {
             return None;
         }
         let body = match entry.kind {

@@ -1,7 +1,7 @@
 //! Sending: a body goes into the queue, or into the heap with its descriptor in the queue.
 
 use super::passed::{PIPELINED_BYTES_MIN as PASSED_PIPELINED_BYTES_MIN, pass_at_once};
-use super::{BYTES_PER_POLL, Endpoint, PIPELINED_BYTES_MIN, SENDS_PER_POLL};
+use super::{BYTES_PER_POLL, Endpoint, PIPELINED_BYTES_MIN, SEND_BYTES};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::doorbell;
 use crate::heap::Block;
@@ -35,7 +35,7 @@ impl Endpoint {
         if !sent {
             return None;
         }
-        self.sends += 1;
+        self.uncollected += SEND_BYTES;
         Some(ring(peer, self.barriers))
     }
 
@@ -50,7 +50,7 @@ impl Endpoint {
         let index = self.index_of(to)?;
         let peer = self.peers[index].as_deref_mut().filter(|peer| peer.is_in_order())?;
         let sent = pass_at_once(peer, self.barriers, meta, body)?;
-        self.sends += 1;
+        self.uncollected += SEND_BYTES;
         Some(sent)
     }
 
@@ -60,10 +60,10 @@ impl Endpoint {
     pub fn send_immediate(&mut self, to: u32, immediate: &Immediate) -> Option<bool> {
         let index = self.index_of(to)?;
         let peer = self.peers[index].as_mut().filter(|peer| !crate::is_daemon(to) && peer.is_in_order())?;
-        if !peer.push_immediate(immediate) {
+        if !peer.push_immediate(self.clock.next_by_time()?, immediate) {
             return None;
         }
-        self.sends += 1;
+        self.uncollected += SEND_BYTES;
         Some(peer.owner.mapping.header().parker.0.parked(self.barriers).is_some())
     }
 
@@ -155,7 +155,7 @@ impl Endpoint {
         peer.pair
             .copies_in
             .write(&block, pipelined::HEAD_BYTES, body, piece_bytes, |done| pipelined::advance(progress, done));
-        self.sent_bytes += body.len();
+        self.uncollected += body.len();
         // The peer may have gone to sleep because the body was incomplete.
         Ok(if ring(peer, self.barriers) == Sent::RingByDaemon { Sent::RingByDaemon } else { first? })
     }
@@ -182,7 +182,7 @@ impl Endpoint {
         if sent.is_err() {
             self.peers[index].as_mut().expect("connected").outstanding.remove(token);
         }
-        self.sent_bytes += bytes;
+        self.uncollected += bytes;
         sent
     }
 
@@ -206,7 +206,7 @@ impl Endpoint {
             return Ok(Sent::Done);
         }
         self.order_after_frames(index)?;
-        self.sends += 1;
+        self.uncollected += SEND_BYTES;
         let peer = self.peers[index].as_mut().expect("connected");
         peer.push(self.tid, &self.heap, kind, meta, body).map_err(|NoMemory| SendError::NoMemory)?;
         Ok(ring(peer, self.barriers))
@@ -240,7 +240,7 @@ impl Endpoint {
     /// blocks that receivers have released.
     #[inline(always)]
     pub fn should_poll(&self) -> bool {
-        self.sends >= SENDS_PER_POLL || self.sent_bytes >= BYTES_PER_POLL
+        self.uncollected >= BYTES_PER_POLL
     }
 }
 

@@ -98,7 +98,7 @@ impl Endpoint {
         let token = peer.outstanding.add([block.clone()]);
         stream.spill(Spill { start: done as u64, offset: block.offset(), token });
         peer.pair.copies_in.write(&block, 0, rest, PIECE_BYTES, |written| stream.advance(done + written));
-        self.sent_bytes += rest.len();
+        self.uncollected += rest.len();
         Ok(())
     }
 
