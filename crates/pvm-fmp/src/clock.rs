@@ -68,6 +68,11 @@ impl Clock {
         self.latest.get() & !FIELDS
     }
 
+    /// Returns whether a stamp is at most about a second old, or later than the time.
+    pub fn is_recent(&self, stamp: u64) -> bool {
+        !is_earlier(stamp.wrapping_add(AHEAD_MAX), time())
+    }
+
     /// Notes that an entry with this stamp was taken.
     #[inline(always)]
     pub fn observe(&self, stamp: u64) {
@@ -79,7 +84,6 @@ impl Clock {
     /// Notes that another task has done something before, of which this task has learnt otherwise than by an entry of a
     /// queue: stamps that follow are later than those that the other task had given.
     pub fn synchronize(&self) {
-        // The counter may be read before earlier loads are complete, unless a fence prevents that.
         fence();
         self.next();
     }
@@ -127,8 +131,9 @@ fn system_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Makes sure that the time is not read before earlier loads and fences are complete, as processors otherwise may.
 #[inline(always)]
-fn fence() {
+pub fn fence() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     // SAFETY: changes nothing.
     unsafe {

@@ -608,11 +608,17 @@ fn kind_of(stamp: u64) -> u8 {
     (stamp & KIND_MASK) as u8
 }
 
+/// Returns whether an entry with this stamp belongs to a multicast.
+#[inline(always)]
+pub fn is_held(stamp: u64) -> bool {
+    kind_of(stamp) >= HELD_MESSAGE
+}
+
 /// Returns whether an entry with this stamp is there for its reader. `committed`: the time of the last multicast that
 /// the writer has committed.
 #[inline(always)]
 pub fn is_there(stamp: u64, committed: impl FnOnce() -> u64) -> bool {
-    kind_of(stamp) < HELD_MESSAGE || !is_earlier(committed(), stamp & !FIELDS)
+    !is_held(stamp) || !is_earlier(committed(), stamp & !FIELDS)
 }
 
 /// Returns the index in [`WELL_KNOWN_HEADERS`] of the last meta words of an immediate message; `None` for any other
@@ -655,7 +661,7 @@ impl Entry<'_> {
     /// Returns whether the entry is held: it is there only if its writer has committed entries of its time.
     #[inline(always)]
     pub fn is_held(&self) -> bool {
-        kind_of(self.stamp) >= HELD_MESSAGE
+        is_held(self.stamp)
     }
     /// Returns the entry's stamp: its time, and fields of the queue.
     #[inline(always)]

@@ -57,8 +57,8 @@ pub struct Header {
     pub parker: Apart<Parker>,
     /// What the owner waits for in a one-call receive (`pvm_precv`).
     pub posted: Apart<PostedWords>,
-    /// The time of the last multicast that the owner has committed: then all its entries are in the queues.
-    pub committed: Apart<AtomicU64>,
+    /// The multicasts of the owner.
+    pub multicasts: Apart<Multicasts>,
     /// Where each extent behind the first one ends; 0 for none yet.
     pub ends: Apart<[AtomicU64; EXTENTS_MAX]>,
     /// The offsets of the pieces of the peer table, except the first one; 0 for none yet.
@@ -71,6 +71,20 @@ pub fn table_piece(piece: usize) -> (usize, usize) {
         0 => (0, FIRST_RECORDS),
         _ => (FIRST_RECORDS << (piece - 1), FIRST_RECORDS << (piece - 1)),
     }
+}
+
+/// What the owner publishes about its multicasts.
+#[repr(C)]
+pub struct Multicasts {
+    /// The time of the last one that the owner has committed: then all its entries are in the queues.
+    pub committed: AtomicU64,
+    /// The time of the one that the owner is sending; [`Multicasts::STARTING`] before it has a time, 0 for none.
+    pub pending: AtomicU64,
+}
+
+impl Multicasts {
+    /// No time: times have no fields.
+    pub const STARTING: u64 = 1;
 }
 
 /// A value in a cache line of its own.

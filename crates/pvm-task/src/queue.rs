@@ -88,6 +88,8 @@ pub(crate) struct Queue {
     pushed: u64,
     /// Messages below this number are visible.
     visible: u64,
+    /// Messages below this number are known to the program: a call that receives or probes has searched them.
+    searched: u64,
     /// The first message that is not visible.
     hidden: u32,
     index: Option<Box<Index>>,
@@ -95,7 +97,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub fn new() -> Queue {
-        Queue { arrival: EMPTY, len: 0, pushed: 0, visible: 0, hidden: NONE, index: None }
+        Queue { arrival: EMPTY, len: 0, pushed: 0, visible: 0, searched: 0, hidden: NONE, index: None }
     }
 
     #[inline(always)]
@@ -170,6 +172,32 @@ impl Queue {
         if message.number >= self.visible {
             (self.visible, self.hidden) = (message.number + 1, message.links[ARRIVAL].next);
         }
+    }
+
+    /// Notes that a call that receives or probes has searched the visible messages.
+    #[inline]
+    pub fn note_search(&mut self) {
+        self.searched = self.visible;
+    }
+
+    /// Notes that such a call has searched all messages in vain.
+    #[inline]
+    pub fn note_vain_search(&mut self) {
+        self.searched = self.pushed;
+    }
+
+    /// Returns whether there is a message that no such call has searched: it is hidden, or another call has made it visible.
+    /// The library's own messages do not count.
+    pub fn has_news(&self, table: &[Message]) -> bool {
+        let mut slot = self.arrival.last;
+        while slot != NONE && table[slot as usize].number >= self.searched {
+            let message = &table[slot as usize];
+            if !PRIVATE_CONTEXTS.contains(&message.ctx) {
+                return true;
+            }
+            slot = message.links[ARRIVAL].previous;
+        }
+        self.first_hidden().is_some()
     }
 
     /// Returns whether a message is visible.

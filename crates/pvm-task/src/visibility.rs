@@ -102,9 +102,15 @@ impl State {
         if self.handlers.has_user_handlers() {
             return self.find_before_handlers(filter);
         }
-        let slot = self.store.find(filter)?;
-        self.store.queue.reveal_through(&self.store.table, slot);
-        Some(slot)
+        let found = self.store.find(filter);
+        match found {
+            Some(slot) => {
+                self.store.queue.reveal_through(&self.store.table, slot);
+                self.store.queue.note_search();
+            }
+            None => self.store.queue.note_vain_search(),
+        }
+        found
     }
 
     /// Does the work of [`State::find`] if there are handlers: searches only up to the first message that a handler
@@ -113,8 +119,10 @@ impl State {
     fn find_before_handlers(&mut self, filter: &Filter) -> Option<u32> {
         let mut found = self.store.find_visible(filter);
         while found.is_none() {
+            self.store.queue.note_search();
             found = self.reveal_next().map(Some)?.filter(|slot| fits(&self.store.table[*slot as usize], filter));
         }
+        self.store.queue.note_search();
         found
     }
 }
@@ -172,10 +180,12 @@ impl Task {
 
     fn find_at_once(&mut self, filter: &Filter) -> Option<u32> {
         self.catch_up();
-        match self.state.store.find_visible(filter) {
+        let found = match self.state.store.find_visible(filter) {
             None => self.reveal_one().filter(|slot| fits(&self.state.store.table[*slot as usize], filter)),
             found => found,
-        }
+        };
+        self.state.store.queue.note_search();
+        found
     }
 
     /// Returns the visible queued messages in the order of their arrival: mid, sender, tag (for `pvm_recvf`).

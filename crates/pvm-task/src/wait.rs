@@ -463,8 +463,8 @@ impl Task {
     }
 
     /// Leaves the task in the state of a sleeping task, so that senders ring it. Used for programs that watch the
-    /// task's descriptors themselves. If messages have already arrived without the program's knowledge, rings the
-    /// task's own doorbell.
+    /// task's descriptors themselves. If there are messages of which the program does not know, whichever call has taken
+    /// them in, rings the task's own doorbell.
     pub fn arm(&mut self) {
         // If another thread sleeps, that thread has prepared the task already, and a doorbell that was rung for that
         // thread must stay rung.
@@ -475,7 +475,8 @@ impl Task {
         if let Some(member) = &mut self.member {
             member.request_socket_poll();
         }
-        let has_arrived = self.take_in() > 0 || self.state.store.queue.first_hidden().is_some();
+        self.take_in();
+        let has_arrived = self.state.store.queue.has_news(&self.state.store.table);
         let may_arrive = self.member.as_mut().is_some_and(|member| member.fabric.arm(member.direct.watched()));
         if has_arrived || may_arrive {
             if let Some(member) = &self.member {

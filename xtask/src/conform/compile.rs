@@ -42,7 +42,7 @@ pub fn all(cases: &[Case]) -> Result<()> {
             Kind::Fortran => &["-lfpvm3", "-lgpvm3", "-lpvm3"],
             _ => &["-Wl,--as-needed", "-lgpvm3", "-Wl,--no-as-needed", "-lpvm3", "-lpthread"],
         };
-        let inputs = ["case.h", "group.h", "tasker.h", "trace.h", "case.f"].map(|name| helpers.join(name));
+        let inputs = ["case.h", "group.h", "order.h", "tasker.h", "trace.h", "case.f"].map(|name| helpers.join(name));
         make(command.arg(&case.source).args(libraries), &case.source, &program(case, Side::Theirs), &inputs)?;
     }
     Ok(())

@@ -5,7 +5,8 @@
 
 use super::{BATCH, Endpoint, PROBE_PEERS, RECENT_PEERS, Step};
 use crate::arrival::Sink;
-use crate::clock::is_earlier;
+use crate::clock::{FIELDS, is_earlier};
+use crate::queue::is_held;
 
 /// The first entries of the queues, during one poll.
 #[derive(Default)]
@@ -26,10 +27,23 @@ pub(super) struct Heads {
 #[derive(Clone, Copy)]
 struct Head {
     stamp: u64,
-    /// The index of the peer.
+    /// The index of the peer, and its tid.
     index: usize,
-    /// How many looks had begun when the entry was found.
+    tid: u32,
+    /// How many looks had begun when the entry was found; for a multicast, when no earlier one was being sent.
     seen: u32,
+    /// Whether an earlier multicast may be being sent.
+    has_rivals: bool,
+}
+
+impl Head {
+    /// Returns whether this entry comes before another one. All receivers of two multicasts agree on that.
+    fn is_before(&self, other: &Head) -> bool {
+        match self.stamp & !FIELDS == other.stamp & !FIELDS {
+            true => self.tid < other.tid,
+            false => is_earlier(self.stamp, other.stamp),
+        }
+    }
 }
 
 impl Heads {
@@ -39,9 +53,13 @@ impl Heads {
         (self.found.clear(), self.blocked.clear(), self.used.clear());
     }
 
-    fn insert(&mut self, stamp: u64, index: usize) {
-        let place = self.found.partition_point(|other| is_earlier(stamp, other.stamp));
-        self.found.insert(place, Head { stamp, index, seen: self.looks });
+    fn insert(&mut self, stamp: u64, index: usize, tid: u32) {
+        self.put(Head { stamp, index, tid, seen: self.looks, has_rivals: is_held(stamp) });
+    }
+
+    fn put(&mut self, head: Head) {
+        let place = self.found.partition_point(|other| head.is_before(other));
+        self.found.insert(place, head);
     }
 
     /// Returns whether the earliest entry was there before the last look at all queues.
@@ -89,6 +107,12 @@ impl Endpoint {
                 }
             }
             let Some(head) = self.heads.found.pop() else { break };
+            if head.has_rivals {
+                self.await_earlier_multicasts(head.index, head.stamp);
+                let seen = self.heads.looks;
+                self.heads.put(Head { seen, has_rivals: false, ..head });
+                continue;
+            }
             match self.step(head.index, sink) {
                 Some(Step::Message) => taken.messages += 1,
                 Some(Step::Other) => {}
@@ -110,7 +134,7 @@ impl Endpoint {
             let next = self.head_until(head.index, until);
             self.list(head.index, next.is_some());
             if let Some(stamp) = next {
-                self.heads.insert(stamp, head.index);
+                self.heads.insert(stamp, head.index, head.tid);
             }
             if taken.messages > 0 && sink.satisfied() {
                 break;
@@ -133,8 +157,9 @@ impl Endpoint {
                 continue;
             }
             if let Some(stamp) = self.head_until(index, until) {
+                let tid = peer.tid;
                 self.list(index, true);
-                self.heads.insert(stamp, index);
+                self.heads.insert(stamp, index, tid);
             }
         }
     }
@@ -174,8 +199,9 @@ impl Endpoint {
     /// Returns whether no other peer than that one has sent anything earlier that is still in its queue.
     #[inline(never)]
     pub(super) fn is_earliest(&self, index: usize, stamp: u64) -> bool {
-        let is_later =
-            |other: &usize| *other == index || self.peers[*other].as_ref().is_none_or(|peer| peer.has_nothing_before(stamp));
+        let is_later = |other: &usize| {
+            *other == index || self.peers[*other].as_ref().is_none_or(|peer| peer.has_nothing_before(stamp))
+        };
         self.order.iter().all(is_later)
     }
 

@@ -3,12 +3,26 @@
 //! Its entries are held: they are there for their readers once the sender has stored their time as the last one that it has
 //! committed. So no receiver can react to a message that another receiver does not have yet. If the sender dies before,
 //! nobody gets the message.
-use super::{Endpoint, SEND_BYTES};
+//!
+//! All receivers of two multicasts take them in the same order, that of their times. For that a receiver that has found one
+//! waits for others that are being sent and have an earlier time. Such a wait is as short as the loop over the receivers;
+//! if its sender is stopped in there, all wait for about a second.
 use super::send::{descriptor, ring};
+use super::{Endpoint, SEND_BYTES};
 use crate::arrival::FRAGMENTS_MAX;
+use crate::clock::fence;
 use crate::heap::Block;
+use crate::parker::full_fence;
+use crate::segment::Multicasts;
 use crate::sync::Ordering;
 use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent};
+use std::time::Duration;
+
+/// How often a receiver looks whether an earlier multicast is committed before it yields its core, and (`YIELDS_MAX`)
+/// before it sleeps between two looks, for `PAUSE`.
+const SPINS_MAX: u32 = 1000;
+const YIELDS_MAX: u32 = 2000;
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// The body of a message to several peers.
 #[derive(Clone, Copy)]
@@ -35,16 +49,40 @@ impl Endpoint {
         };
         // What precedes the message in the queues must not be later than it.
         let ready: Vec<_> = to.iter().map(|to| self.prepare_entry(*to)).collect();
-        let time = self.clock.next_later();
-        let queued: Vec<_> =
-            ready.into_iter().map(|ready| ready?.map(|index| self.hold(index, time, &meta, body)).transpose()).collect();
-        // Pair `multicast committed`: who sees the time finds the entries in all queues.
-        self.heap.borrow().source().mapping.header().committed.0.store(time, Ordering::Release);
+        let time = self.begin_multicast();
+        let queued: Vec<_> = ready
+            .into_iter()
+            .map(|ready| ready?.map(|index| self.hold(index, time, &meta, body)).transpose())
+            .collect();
+        self.commit_multicast(time);
         let finish = |index: Option<usize>| match index.and_then(|index| self.peers[index].as_deref()) {
             Some(peer) => ring(peer, self.barriers),
             None => Sent::Done,
         };
         queued.into_iter().map(|queued| queued.map(finish)).collect()
+    }
+
+    /// Announces a multicast, and returns its time. Other tasks take no later multicast until this one is committed.
+    fn begin_multicast(&mut self) -> u64 {
+        let heap = self.heap.borrow();
+        let multicasts = &heap.source().mapping.header().multicasts.0;
+        multicasts.pending.store(Multicasts::STARTING, Ordering::Relaxed);
+        // Pair `multicast pending`: who finds a multicast with a later time sees that this one has begun.
+        full_fence();
+        fence();
+        let time = self.clock.next_later();
+        multicasts.pending.store(time, Ordering::Release);
+        time
+    }
+
+    /// Lets all receivers see the multicast.
+    fn commit_multicast(&mut self, time: u64) {
+        let heap = self.heap.borrow();
+        let multicasts = &heap.source().mapping.header().multicasts.0;
+        // Pair `multicast committed`: who sees the time finds the entries in all queues.
+        multicasts.committed.store(time, Ordering::Release);
+        // Pair `multicast pending`.
+        multicasts.pending.store(0, Ordering::Release);
     }
 
     /// Returns the peer's index, with its queue ready for the next entry; `None` if the peer is dead.
@@ -55,6 +93,27 @@ impl Endpoint {
         }
         self.order_after_frames(index)?;
         Ok(Some(index))
+    }
+
+    /// Waits until no multicast is being sent that is earlier than the one with this stamp, which peer `index` has sent.
+    pub(super) fn await_earlier_multicasts(&self, index: usize, stamp: u64) {
+        let begun = self.clock.next();
+        let mut tries = 0u32;
+        while self.order.iter().any(|other| *other != index && self.may_multicast_before(*other, stamp)) {
+            tries += 1;
+            match tries {
+                ..SPINS_MAX => std::hint::spin_loop(),
+                _ if !self.clock.is_recent(begun) => return,
+                SPINS_MAX..YIELDS_MAX => std::thread::yield_now(),
+                // Its sender needs the core, or is stopped.
+                _ => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    fn may_multicast_before(&self, index: usize, stamp: u64) -> bool {
+        let lives = |tid| self.ports.as_ref().is_none_or(|ports| ports.alive(tid));
+        self.peers[index].as_ref().is_some_and(|peer| peer.may_multicast_before(stamp) && lives(peer.tid))
     }
 
     /// Queues a held entry to a peer. Returns the peer's index.

@@ -42,7 +42,8 @@ impl Endpoint {
             return None;
         }
         let peer = self.peers[index].as_deref_mut()?;
-        if entry.is_held() && !peer.is_there(entry.stamp()) {
+        // The order of multicasts is a matter of the ordinary path.
+        if entry.is_held() && (of_any || !peer.is_there(entry.stamp())) {
             return None;
         }
         let body = match entry.kind {
@@ -78,7 +79,13 @@ impl Endpoint {
             return None;
         }
         let inbound = self.peers[index].as_mut()?.inbound.as_mut()?;
-        Some(RecentImmediate { immediate, stamp, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+        Some(RecentImmediate {
+            immediate,
+            stamp,
+            inbound,
+            shorts: &mut self.shorts,
+            unpublished: &mut self.unpublished,
+        })
     }
 
     /// Returns the next message of that peer, if it is an immediate message that is there. Also returns `None` when it is
@@ -93,7 +100,13 @@ impl Endpoint {
         // SAFETY: the slice lives no longer than this method, during which the peer keeps its mapping.
         let ring = unsafe { inbound.slots() };
         let (immediate, stamp) = inbound.reader.next_immediate(ring, 0)?;
-        Some(RecentImmediate { immediate, stamp, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+        Some(RecentImmediate {
+            immediate,
+            stamp,
+            inbound,
+            shorts: &mut self.shorts,
+            unpublished: &mut self.unpublished,
+        })
     }
 
     /// Returns how often to probe the queue of the most recent peer: 0 while tasks outnumber the cores, when another
