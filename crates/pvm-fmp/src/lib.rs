@@ -65,6 +65,7 @@
 mod clock;
 mod group;
 mod immediate;
+mod multicasts;
 mod parker;
 mod pipelined;
 mod queue;

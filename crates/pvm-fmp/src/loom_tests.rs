@@ -1,7 +1,9 @@
 //! The lock-free algorithms under loom, which tries every order of their steps.
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p pvm-fmp`
+use crate::clock::{Clock, is_earlier};
+use crate::multicasts::Multicasts;
 use crate::parker::Parker;
-use crate::queue::{Kind, Reader, Slot, WELL_KNOWN_HEADERS, Writer};
+use crate::queue::{Kind, Reader, Slot, WELL_KNOWN_HEADERS, Writer, is_there};
 use crate::rendezvous::{self, ReceiverAnswer, SenderState};
 use crate::stream::{Spill, Stream};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -28,8 +30,8 @@ fn shared(shift: u32) -> Arc<Shared> {
 
 /// Reads one entry if there is one, and publishes that its slots are free.
 fn read_one(shared: &Shared, reader: &mut Reader, consumed: &mut u64) -> Option<(u32, Vec<u8>)> {
-    if let Some(immediate) = reader.next_immediate(&shared.ring, 0).filter(|_| *consumed % 2 == 0) {
-        reader.advance(1);
+    if let Some((immediate, _)) = reader.next_immediate(&shared.ring, 0).filter(|_| *consumed % 2 == 0) {
+        reader.advance(1, &shared.ring);
         *consumed += 1;
         shared.consumed.store(*consumed, Ordering::Release);
         return Some((immediate.first[0], immediate.filled_body()[..immediate.len()].to_vec()));
@@ -38,7 +40,7 @@ fn read_one(shared: &Shared, reader: &mut Reader, consumed: &mut u64) -> Option<
     let mut body = vec![0; entry.len()];
     entry.copy_to(&mut body);
     let (first, half_slots) = (entry.meta()[0], entry.half_slots());
-    reader.advance(half_slots);
+    reader.advance(half_slots, &shared.ring);
     *consumed += half_slots as u64;
     shared.consumed.store(*consumed, Ordering::Release);
     Some((first, body))
@@ -50,7 +52,7 @@ fn entries_are_seen_whole_and_in_order() {
         let shared = shared(2);
         let there = shared.clone();
         let writer = thread::spawn(move || {
-            let mut writer = Writer::new(2);
+            let mut writer = Writer::new(2, Clock::default());
             writer.write_short(&there.ring, &[1, 0, 0, 0, 0, 0], &[1; 4]);
             writer.write(&there.ring, Kind::Message, &[2, 0, 0, 0, 0, 0], &[2; 40]);
         });
@@ -77,7 +79,7 @@ fn half_slots_are_seen_whole_and_in_order() {
         let shared = shared(1);
         let there = shared.clone();
         let writer = thread::spawn(move || {
-            let mut writer = Writer::new(1);
+            let mut writer = Writer::new(1, Clock::default());
             writer.write_short(&there.ring, &well_known(1), &[1; 8]);
             writer.write_short(&there.ring, &[2, 0, 0, 0, 0, 0], &[2; 8]);
         });
@@ -98,8 +100,9 @@ fn half_slots_are_seen_whole_and_in_order() {
 fn a_body_of_an_earlier_round_is_no_stamp() {
     loom::model(|| {
         let shared = shared(0);
-        let mut writer = Writer::new(0);
-        let stamp = (2u64 << 32 | 8 << 8 | 8).to_ne_bytes();
+        let mut writer = Writer::new(0, Clock::default());
+        // A stamp without a parity is one of the second round.
+        let stamp = (8u64 << 5 | 8).to_ne_bytes();
         writer.write(&shared.ring, Kind::Message, &[1, 0, 0, 0, 0, 0], &[stamp, stamp].concat());
         let (mut reader, mut consumed) = (Reader::new(0), 0);
         assert_eq!(read_one(&shared, &mut reader, &mut consumed).map(|(first, _)| first), Some(1));
@@ -125,7 +128,7 @@ fn a_slot_is_reused_only_after_it_was_read() {
         let shared = shared(0);
         let there = shared.clone();
         let writer = thread::spawn(move || {
-            let mut writer = Writer::new(0);
+            let mut writer = Writer::new(0, Clock::default());
             writer.write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0, 0], &[1; 8]);
             if there.consumed.load(Ordering::Acquire) == 2 {
                 writer.write(&there.ring, Kind::Message, &[2, 0, 0, 0, 0, 0], &[2; 8]);
@@ -148,7 +151,7 @@ fn no_wake_up_is_lost() {
         let shared = shared(1);
         let there = shared.clone();
         let sender = thread::spawn(move || {
-            Writer::new(1).write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0, 0], &[]);
+            Writer::new(1, Clock::default()).write(&there.ring, Kind::Message, &[1, 0, 0, 0, 0, 0], &[]);
             if there.parker.parked(false).is_some() {
                 there.rung.store(1, Ordering::Relaxed);
             }
@@ -157,6 +160,129 @@ fn no_wake_up_is_lost() {
         let seen = Reader::new(1).next(&shared.ring).unwrap().is_some();
         sender.join().unwrap();
         assert!(seen || shared.rung.load(Ordering::Relaxed) == 1, "the task sleeps and nobody rings");
+    });
+}
+
+/// The queues between three tasks, and what the first one publishes about its multicasts.
+struct Three {
+    first_to_last: Vec<Slot>,
+    first_to_second: Vec<Slot>,
+    second_to_last: Vec<Slot>,
+    multicasts: Multicasts,
+}
+
+impl Three {
+    fn new() -> Arc<Three> {
+        let ring = || vec![Slot::new()];
+        let multicasts = Multicasts::new();
+        Arc::new(Three { first_to_last: ring(), first_to_second: ring(), second_to_last: ring(), multicasts })
+    }
+
+    /// Returns the stamp of the first entry of a queue, if it is there.
+    fn head(&self, ring: &[Slot]) -> Option<u64> {
+        Reader::new(0).head(ring).filter(|stamp| is_there(*stamp, || self.multicasts.committed()))
+    }
+
+    /// The second task: forwards a message to the last one when it has got one of the first.
+    fn forward(&self) {
+        let Some(stamp) = self.head(&self.first_to_second) else { return };
+        let clock = Clock::default();
+        clock.observe(stamp);
+        Writer::new(0, clock).write(&self.second_to_last, Kind::Message, &[3, 0, 0, 0, 0, 0], &[3; 8]);
+    }
+
+    /// The last task: if it finds the effect, the cause is there and has the earlier stamp.
+    fn check(&self) {
+        if let Some(effect) = self.head(&self.second_to_last) {
+            let cause = self.head(&self.first_to_last).expect("the effect is there and the cause is not");
+            assert!(is_earlier(cause, effect));
+        }
+    }
+}
+
+#[test]
+fn a_cause_comes_before_its_effect() {
+    loom::model(|| {
+        let three = Three::new();
+        let (first, second) = (three.clone(), three.clone());
+        let first = thread::spawn(move || {
+            let clock = Clock::default();
+            for ring in [&first.first_to_last, &first.first_to_second] {
+                Writer::new(0, clock.clone()).write(ring, Kind::Message, &[1, 0, 0, 0, 0, 0], &[1; 8]);
+            }
+        });
+        let second = thread::spawn(move || second.forward());
+        three.check();
+        (first.join().unwrap(), second.join().unwrap());
+        three.check();
+    });
+}
+
+#[test]
+fn a_multicast_is_there_for_all_receivers_at_once() {
+    loom::model(|| {
+        let three = Three::new();
+        let (first, second) = (three.clone(), three.clone());
+        let first = thread::spawn(move || {
+            let clock = Clock::default();
+            let time = first.multicasts.begin(|| clock.next_later());
+            // The one that reacts gets its entry first.
+            for ring in [&first.first_to_second, &first.first_to_last] {
+                Writer::new(0, clock.clone()).write_held(ring, time, false, &[1, 0, 0, 0, 0, 0], &[1; 8]);
+            }
+            first.multicasts.commit(time);
+        });
+        let second = thread::spawn(move || second.forward());
+        three.check();
+        (first.join().unwrap(), second.join().unwrap());
+        three.check();
+    });
+}
+
+/// Two senders of one multicast each, and one of its receivers. The other receiver sees both later, and takes the one with
+/// the earlier time first.
+#[test]
+fn a_multicast_is_taken_after_those_with_earlier_times() {
+    loom::model(|| {
+        struct Sender {
+            ring: Vec<Slot>,
+            multicasts: Multicasts,
+            time: AtomicU64,
+        }
+        let sender = || Sender { ring: vec![Slot::new()], multicasts: Multicasts::new(), time: AtomicU64::new(0) };
+        let senders = Arc::new([sender(), sender()]);
+        // The host's time: a load of it orders nothing else.
+        let time = Arc::new(AtomicU64::new(1));
+        let threads: Vec<_> = (0..2)
+            .map(|own| {
+                let (senders, time) = (senders.clone(), time.clone());
+                thread::spawn(move || {
+                    let Sender { ring, multicasts, time: sent } = &senders[own];
+                    let now = multicasts.begin(|| time.fetch_add(1, Ordering::Relaxed) << crate::clock::FIELD_BITS);
+                    sent.store(now, Ordering::Relaxed);
+                    Writer::new(0, Clock::default()).write_held(ring, now, false, &[1, 0, 0, 0, 0, 0], &[1; 8]);
+                    multicasts.commit(now);
+                })
+            })
+            .collect();
+        let head = |sender: &Sender| {
+            Reader::new(0).head(&sender.ring).filter(|stamp| is_there(*stamp, || sender.multicasts.committed()))
+        };
+        let mut taken = None;
+        for (one, other) in [(0, 1), (1, 0)] {
+            let Some(found) = head(&senders[one]) else { continue };
+            // The receiver would wait for the other one; here it takes nothing.
+            if taken.is_some() || senders[other].multicasts.may_precede(found, |_| true) {
+                continue;
+            }
+            let earlier = head(&senders[other]).is_some_and(|stamp| is_earlier(stamp, found));
+            taken = Some(if earlier { other } else { one });
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        if let Some(first) = taken {
+            let [own, other] = [first, 1 - first].map(|sender| senders[sender].time.load(Ordering::Relaxed));
+            assert!(is_earlier(own, other), "the other receiver takes them in the other order");
+        }
     });
 }
 

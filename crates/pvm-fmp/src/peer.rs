@@ -8,7 +8,7 @@ use crate::process::owner_of;
 use crate::queue::{
     Damaged, Entry, Kind, Reader, SHORT_HALF_SLOTS, SLOT_BYTES, Slot, Writer, half_slots_for, is_there,
 };
-use crate::segment::{Multicasts, PEERS_MAX, PeerRecord};
+use crate::segment::{PEERS_MAX, PeerRecord};
 use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad};
 use crate::{Immediate, Meta, NoMemory};
 use std::cell::Cell;
@@ -210,18 +210,13 @@ impl Peer {
     /// Returns whether an entry with this stamp is there, as its multicast is committed.
     #[inline(always)]
     pub fn is_there(&self, stamp: u64) -> bool {
-        // Pair `multicast committed`: who sees the time finds the entries in all queues.
-        is_there(stamp, || self.owner.mapping.header().multicasts.0.committed.load_acquire())
+        is_there(stamp, || self.owner.mapping.header().multicasts.0.committed())
     }
 
     /// Returns whether the peer is sending a multicast that may be earlier than this stamp of another peer's one.
     pub fn may_multicast_before(&self, stamp: u64) -> bool {
-        // Pair `multicast pending`: who sees that there is none finds the entries of the last one.
-        match self.owner.mapping.header().multicasts.0.pending.load_acquire() {
-            0 => false,
-            Multicasts::STARTING => true,
-            time => is_earlier(time, stamp) && self.clock.is_recent(time),
-        }
+        let multicasts = &self.owner.mapping.header().multicasts.0;
+        multicasts.may_precede(stamp, |time| self.clock.is_recent(time))
     }
 
     /// Returns how many bytes of the peer's heap we no longer read, but have not released yet.

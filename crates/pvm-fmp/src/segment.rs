@@ -4,6 +4,7 @@
 //! begins small and grows as the heap needs it; it never shrinks, so a peer that has mapped a part of it never faults
 //! there, whatever the owner does. Memory is taken page by page on first use and given back by punching holes.
 use crate::extents::Mapping;
+use crate::multicasts::Multicasts;
 use crate::parker::Parker;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{file, memory};
@@ -71,20 +72,6 @@ pub fn table_piece(piece: usize) -> (usize, usize) {
         0 => (0, FIRST_RECORDS),
         _ => (FIRST_RECORDS << (piece - 1), FIRST_RECORDS << (piece - 1)),
     }
-}
-
-/// What the owner publishes about its multicasts.
-#[repr(C)]
-pub struct Multicasts {
-    /// The time of the last one that the owner has committed: then all its entries are in the queues.
-    pub committed: AtomicU64,
-    /// The time of the one that the owner is sending; [`Multicasts::STARTING`] before it has a time, 0 for none.
-    pub pending: AtomicU64,
-}
-
-impl Multicasts {
-    /// No time: times have no fields.
-    pub const STARTING: u64 = 1;
 }
 
 /// A value in a cache line of its own.

@@ -10,11 +10,7 @@
 use super::send::{descriptor, ring};
 use super::{Endpoint, SEND_BYTES};
 use crate::arrival::FRAGMENTS_MAX;
-use crate::clock::fence;
 use crate::heap::Block;
-use crate::parker::full_fence;
-use crate::segment::Multicasts;
-use crate::sync::Ordering;
 use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent};
 use std::time::Duration;
 
@@ -49,40 +45,17 @@ impl Endpoint {
         };
         // What precedes the message in the queues must not be later than it.
         let ready: Vec<_> = to.iter().map(|to| self.prepare_entry(*to)).collect();
-        let time = self.begin_multicast();
+        let time = self.heap.borrow().source().mapping.header().multicasts.0.begin(|| self.clock.next_later());
         let queued: Vec<_> = ready
             .into_iter()
             .map(|ready| ready?.map(|index| self.hold(index, time, &meta, body)).transpose())
             .collect();
-        self.commit_multicast(time);
+        self.heap.borrow().source().mapping.header().multicasts.0.commit(time);
         let finish = |index: Option<usize>| match index.and_then(|index| self.peers[index].as_deref()) {
             Some(peer) => ring(peer, self.barriers),
             None => Sent::Done,
         };
         queued.into_iter().map(|queued| queued.map(finish)).collect()
-    }
-
-    /// Announces a multicast, and returns its time. Other tasks take no later multicast until this one is committed.
-    fn begin_multicast(&mut self) -> u64 {
-        let heap = self.heap.borrow();
-        let multicasts = &heap.source().mapping.header().multicasts.0;
-        multicasts.pending.store(Multicasts::STARTING, Ordering::Relaxed);
-        // Pair `multicast pending`: who finds a multicast with a later time sees that this one has begun.
-        full_fence();
-        fence();
-        let time = self.clock.next_later();
-        multicasts.pending.store(time, Ordering::Release);
-        time
-    }
-
-    /// Lets all receivers see the multicast.
-    fn commit_multicast(&mut self, time: u64) {
-        let heap = self.heap.borrow();
-        let multicasts = &heap.source().mapping.header().multicasts.0;
-        // Pair `multicast committed`: who sees the time finds the entries in all queues.
-        multicasts.committed.store(time, Ordering::Release);
-        // Pair `multicast pending`.
-        multicasts.pending.store(0, Ordering::Release);
     }
 
     /// Returns the peer's index, with its queue ready for the next entry; `None` if the peer is dead.
