@@ -42,6 +42,8 @@ mod hostile_tests;
 #[cfg(test)]
 mod late_write_tests;
 #[cfg(test)]
+mod merge_tests;
+#[cfg(test)]
 mod packed_cell_tests;
 #[cfg(test)]
 mod packed_tests;
