@@ -12,6 +12,9 @@
 
 enum { MAGIC = 0x70766d21, WEIGHT_OF_ENVELOPE = 256, MUTATED_SEND = 20 };
 
+/* By how much the clocks of two cores may differ, in ns, and how late a mutated send is, in us. */
+enum { MARGIN_NS = 200, LATE_US = 200000 };
+
 enum shape { BYTES, INTS, DOUBLES, MIXED, SHAPES };
 
 struct head {
@@ -108,6 +111,13 @@ static void count_begun(unsigned to, enum class class, unsigned size)
 {
     mine->begun[to][class]++;
     mine->bytes_to[to] += weight(class, size);
+}
+
+/* Notes when the last send of this class to that task has returned. */
+static void note_end(unsigned to, enum class class)
+{
+    uint32_t number = mine->begun[to][class];
+    mine->sent_at[to][class][number % LATEST] = now_ns() >> 4 << 16 | (number & 0xffff);
 }
 
 static void count_sent(unsigned to, enum class class, unsigned size)
@@ -220,12 +230,18 @@ void send_message(struct random *random, enum class class, const unsigned *to, u
         send_message(random, class, to, count, 100, note);
         memcpy(&out, &held, length);
     }
+    if (mutate_now("late", to[0])) {
+        note_end(to[0], class);
+        usleep(LATE_US);
+    }
     if (!mutate_now("drop", to[0]))
         transmit(class, to, count, length);
     if (mutate_now("double", to[0]))
         transmit(class, to, count, length);
-    for (index = 0; index < count; index++)
+    for (index = 0; index < count; index++) {
+        note_end(to[index], class);
         count_sent(to[index], class, counted);
+    }
 }
 
 /* Returns the contents of a mini message; they depend on sender, receiver and number. */
@@ -260,6 +276,7 @@ void send_mini(struct random *random, unsigned to)
     done_doing();
     if (code < 0)
         failed_call("a mini send", code);
+    note_end(to, MINI);
     count_sent(to, MINI, (unsigned)size);
 }
 
@@ -296,6 +313,27 @@ static void check_order(unsigned from, enum class class, const counts numbers, i
         if (other != class && oldest_taken[from][other] > numbers[other])
             fail("message %u of class %u from task %u was overtaken by message %u of class %u", numbers[class], class,
                  from, oldest_taken[from][other], other);
+    }
+}
+
+/* Checks that no task of this host has sent a message to this task earlier that was not received: each send that had
+ * returned when the send of this message began is earlier. */
+static void check_arrival(const struct head *head)
+{
+    unsigned from, class, place;
+    for (from = 0; from < table->incarnations; from++) {
+        struct log *sender = &table->logs[from];
+        if (from == head->sender || from == me || mine->notified[from] ||
+            pvm_tidtohost((int)sender->own_tid) != pvm_tidtohost((int)mine->own_tid))
+            continue;
+        for (class = 0; class < CLASSES; class++)
+            for (place = 0; place < LATEST; place++) {
+                uint64_t sent_at = sender->sent_at[me][class][place];
+                uint16_t ahead = (uint16_t)(sent_at - mine->received[from][class]);
+                if (sent_at != 0 && ahead != 0 && ahead < 0x8000 && (sent_at >> 16 << 4) + MARGIN_NS < head->stamp_ns)
+                    fail("a message of task %u overtook one of class %u that task %u had sent %llu ns before",
+                         head->sender, class, from, (unsigned long long)(head->stamp_ns - (sent_at >> 16 << 4)));
+            }
     }
 }
 
@@ -382,7 +420,7 @@ static struct note take_mini(int tid, int tag, int bytes, int any_tag)
     return none;
 }
 
-struct note take_message(int buffer, int any_tag)
+struct note take_message(int buffer, int any_tag, int any_source)
 {
     struct head *head = (struct head *)in.bytes;
     struct receiver *receivers = (struct receiver *)(in.bytes + sizeof *head);
@@ -413,6 +451,8 @@ struct note take_message(int buffer, int any_tag)
         fail("message %u of class %u from task %u, %u bytes, is damaged at %ld", receiver->numbers[head->class],
              head->class, head->sender, head->size, damaged_at(payload, head->size, head->key));
     note_wait(head);
+    if (any_tag && any_source && pvm_tidtohost(tid) == pvm_tidtohost((int)mine->own_tid))
+        check_arrival(head);
     return settle(head, receiver, any_tag);
 }
 

@@ -89,7 +89,7 @@ static void take_notify(int buffer, int oldest)
     if (table->logs[dead].fate == LIVES && table->logs[dead].state < LEAVING)
         fail("exit notify of task %u came, which lives", dead);
     while ((code = pvm_nrecv(tid, -1)) > 0) {
-        take_message(code, 1);
+        take_message(code, 1, 0);
         queued++;
     }
     if (code < 0)
@@ -122,7 +122,7 @@ static struct note take(int buffer, int any_tag, int any_source)
         take_notify(buffer, any_tag && any_source);
         return none;
     }
-    return take_message(buffer, any_tag);
+    return take_message(buffer, any_tag, any_source);
 }
 
 static struct note receive(int from, int tag)

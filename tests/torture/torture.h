@@ -16,6 +16,7 @@ enum {
     POSITIONS_MAX = 128,
     PAYLOAD_BYTES_MAX = 4 << 20,
     MINI_BYTES_MAX = 40,
+    LATEST = 2,               /* how many messages of a class to a task have the time of their end in the table */
     ERROR_BYTES_MAX = 400
 };
 
@@ -60,6 +61,8 @@ struct log {
     atomic_uint begun[INCARNATIONS_MAX][CLASSES];     /* sends that were begun */
     atomic_uint sent[INCARNATIONS_MAX][CLASSES];      /* sends that returned */
     atomic_uint received[INCARNATIONS_MAX][CLASSES];
+    /* when the latest sends returned, by number: the time in units of 16 ns above the low 16 bits of the number */
+    atomic_ullong sent_at[INCARNATIONS_MAX][CLASSES][LATEST];
     atomic_ullong bytes_to[INCARNATIONS_MAX];         /* begun */
     atomic_ullong bytes_from[INCARNATIONS_MAX];
     atomic_uchar watched[INCARNATIONS_MAX];           /* has requested its exit notify */
@@ -111,8 +114,8 @@ void send_message(struct random *random, enum class class, const unsigned *to, u
                   struct note note);
 void send_mini(struct random *random, unsigned to);
 /* Reads the active receive buffer. `any_tag`: the receive requested the oldest message of its
- * sender. */
-struct note take_message(int buffer, int any_tag);
+ * sender; with `any_source`, too, the oldest of all. */
+struct note take_message(int buffer, int any_tag, int any_source);
 /* Returns whether the sender does not belong to this test; its messages are ignored. */
 int is_stranger(int tid);
 /* Calls pvm_precv of class PSEND from an incarnation or from any (-1). */

@@ -10,6 +10,7 @@ const MUTATIONS: &[(&str, &[&str])] = &[
     ("double", &["doubled"]),
     ("corrupt", &["damaged"]),
     ("swap", &["overtaken", "overtook"]),
+    ("late", &["overtook"]),
     ("deaf", &["no exit notify"]),
     ("notify-twice", &["twice"]),
     ("leak-memory", &["memory of process"]),
