@@ -32,6 +32,12 @@ impl Multicasts {
         time
     }
 
+    /// Stores what a sender that breaks the rules may store.
+    #[cfg(test)]
+    pub fn set_pending(&self, time: u64) {
+        self.pending.store(time, Ordering::Relaxed);
+    }
+
     /// Lets all receivers see the multicast of that time.
     pub fn commit(&self, time: u64) {
         // Pair `multicast committed`: who sees the time finds the entries in all queues.

@@ -50,6 +50,8 @@ pub(crate) struct Peer {
     pub after_frame: u32,
     pub out: Option<Outbound>,
     pub inbound: Option<Inbound>,
+    /// How many more times this task may wait in vain until the peer has committed a multicast.
+    pub patience: u8,
     /// The number of the poll that knows the first entry of the queue from the peer ([`crate::endpoint`], `merge`).
     pub listed: u32,
     /// Set when the peer's queue was damaged; it is then read no further.

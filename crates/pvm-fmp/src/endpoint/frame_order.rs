@@ -26,10 +26,15 @@ pub(super) struct FrameOrder {
 }
 
 impl FrameOrder {
-    /// Handles an entry of kind [`Kind::AfterFrame`].
-    pub fn step(&mut self, number: u32) -> Step {
+    /// Handles an entry of kind [`Kind::AfterFrame`]. `last`: the number of the last message of the daemon, which the sender
+    /// has seen, too. A sender that names a later one breaks the rules, and must not hold up the messages of others.
+    pub fn step(&mut self, number: u32, last: u32) -> Step {
         // The count wraps.
-        if self.taken.is_some_and(|taken| (number.wrapping_sub(taken) as i32) > 0) {
+        let is_after = |other: u32| (number.wrapping_sub(other) as i32) > 0;
+        if self.taken.is_some_and(is_after) {
+            if is_after(last) {
+                return Step::Damaged;
+            }
             (self.stopped, self.has_stopped) = (true, true);
             return Step::Wait;
         }

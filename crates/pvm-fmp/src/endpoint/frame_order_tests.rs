@@ -102,9 +102,27 @@ fn a_child_that_takes_over_goes_on_where_its_parent_was() {
 #[test]
 fn the_count_of_frames_wraps() {
     let mut order = FrameOrder { taken: Some(u32::MAX - 1), ..FrameOrder::default() };
-    assert!(matches!(order.step(u32::MAX - 1), Step::Other) && !order.stopped);
-    assert!(matches!(order.step(u32::MAX), Step::Wait) && order.stopped);
-    assert!(matches!(order.step(2), Step::Wait));
+    assert!(matches!(order.step(u32::MAX - 1, 2), Step::Other) && !order.stopped);
+    assert!(matches!(order.step(u32::MAX, 2), Step::Wait) && order.stopped);
+    assert!(matches!(order.step(2, 2), Step::Wait) && matches!(order.step(3, 2), Step::Damaged));
     order.taken = Some(2);
-    assert!(matches!(order.step(u32::MAX), Step::Other) && matches!(order.step(2), Step::Other));
+    assert!(matches!(order.step(u32::MAX, 2), Step::Other) && matches!(order.step(2, 2), Step::Other));
+}
+
+#[test]
+fn a_sender_that_names_a_frame_that_does_not_exist_holds_nobody_up() {
+    let host = Host::new();
+    host.table.set(0x40003);
+    let (mut a, mut b) = host.pair();
+    let mut c = host.endpoint(0x40003);
+    introduce(&mut b, 0x40003, &c);
+    introduce(&mut c, B, &b);
+    b.frame_taken();
+    host.table.message_sent(B);
+    b.frame_taken();
+    let index = a.index_of(B).unwrap();
+    let (heap, peer) = (a.heap.clone(), a.peers[index].as_mut().unwrap());
+    peer.push(0x40001, &heap, crate::queue::Kind::AfterFrame, &[0; 6], &[9, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+    send(&mut c, 1, 8);
+    assert_eq!((arrived(&mut b), b.waits_for_frame()), (vec![1], false));
 }

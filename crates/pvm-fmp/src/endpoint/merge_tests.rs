@@ -231,11 +231,19 @@ fn a_sender_that_is_stopped_in_a_multicast_holds_others_up_for_a_bounded_time() 
     (0..2).for_each(|sender| send(&mut from[sender], 0, 8));
     assert_eq!(arrived(&mut to), [0, 0]);
     let heap = from[0].heap.clone();
-    heap.borrow().source().mapping.header().multicasts.0.begin(|| from[0].clock.next_later());
-    for number in 1..20 {
-        multicast(&mut from[1], &[TO, TO + 1], number, 8);
+    let begin = || heap.borrow().source().mapping.header().multicasts.0.begin(|| from[0].clock.next_later());
+    // At first it has a time that becomes old, then none.
+    let mut number = 0;
+    for time in [begin(), 1] {
+        heap.borrow().source().mapping.header().multicasts.0.set_pending(time);
+        for _ in 0..20 {
+            number += 1;
+            multicast(&mut from[1], &[TO, TO + 1], number, 8);
+            assert_eq!(arrived(&mut to), [number as usize]);
+        }
     }
-    assert_eq!(arrived(&mut to), (1..20).collect::<Vec<_>>());
+    let index = to.index_of(TO + 1).unwrap();
+    assert_eq!(to.peers[index].as_ref().unwrap().patience, 0);
 }
 
 #[test]

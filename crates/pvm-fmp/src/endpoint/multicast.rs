@@ -6,11 +6,12 @@
 //!
 //! All receivers of two multicasts take them in the same order, that of their times. For that a receiver that has found one
 //! waits for others that are being sent and have an earlier time. Such a wait is as short as the loop over the receivers;
-//! if its sender is stopped in there, all wait for about a second.
+//! if its sender is stopped in there, all wait for about a second, at most a few times.
 use super::send::{descriptor, ring};
 use super::{Endpoint, SEND_BYTES};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::heap::Block;
+use crate::peer::Peer;
 use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent};
 use std::time::Duration;
 
@@ -69,14 +70,14 @@ impl Endpoint {
     }
 
     /// Waits until no multicast is being sent that is earlier than the one with this stamp, which peer `index` has sent.
-    pub(super) fn await_earlier_multicasts(&self, index: usize, stamp: u64) {
+    pub(super) fn await_earlier_multicasts(&mut self, index: usize, stamp: u64) {
         let begun = self.clock.next();
         let mut tries = 0u32;
         while self.order.iter().any(|other| *other != index && self.may_multicast_before(*other, stamp)) {
             tries += 1;
             match tries {
                 ..SPINS_MAX => std::hint::spin_loop(),
-                _ if !self.clock.is_recent(begun) => return,
+                _ if !self.clock.is_recent(begun) => return self.lose_patience(index, stamp),
                 SPINS_MAX..YIELDS_MAX => std::thread::yield_now(),
                 // Its sender needs the core, or is stopped.
                 _ => std::thread::sleep(PAUSE),
@@ -86,7 +87,21 @@ impl Endpoint {
 
     fn may_multicast_before(&self, index: usize, stamp: u64) -> bool {
         let lives = |tid| self.ports.as_ref().is_none_or(|ports| ports.alive(tid));
-        self.peers[index].as_ref().is_some_and(|peer| peer.may_multicast_before(stamp) && lives(peer.tid))
+        let waits_for = |peer: &Peer| peer.patience > 0 && peer.may_multicast_before(stamp) && lives(peer.tid);
+        self.peers[index].as_deref().is_some_and(waits_for)
+    }
+
+    /// Notes that it was in vain to wait for multicasts of other peers than `index`: a peer that is often stopped in one, or
+    /// breaks the rules, is not waited for any more.
+    #[cold]
+    fn lose_patience(&mut self, index: usize, stamp: u64) {
+        for other in self.order.clone() {
+            if other != index && self.may_multicast_before(other, stamp) {
+                if let Some(peer) = self.peers[other].as_mut() {
+                    peer.patience -= 1;
+                }
+            }
+        }
     }
 
     /// Queues a held entry to a peer. Returns the peer's index.

@@ -18,6 +18,9 @@ use std::rc::Rc;
 /// Zeroes, as long as the smallest piece of a table. They are written once or several times to clear a new piece.
 const ZEROES: [u8; FIRST_RECORDS * size_of::<PeerRecord>()] = [0; FIRST_RECORDS * size_of::<PeerRecord>()];
 
+/// How many times a task waits in vain for a multicast of a peer.
+const PATIENCE: u8 = 3;
+
 impl Endpoint {
     /// Adds a peer that the daemon introduced (`ToTask::Peer`). A second introduction is ignored.
     pub fn connect(&mut self, tid: u32, segment: OwnedFd, bell: OwnedFd) -> io::Result<()> {
@@ -71,6 +74,7 @@ impl Endpoint {
             after_frame: 0,
             out: None,
             inbound: None,
+            patience: PATIENCE,
             listed: 0,
             damaged: false,
             outstanding: Outstanding::default(),

@@ -12,11 +12,12 @@ use crate::arrival::{
     Arrival, BodyInTransit, Inline, Keeping, Outcome, Owner, Place, RendezvousSource, Sink, Transit, eager_body,
 };
 use crate::peer::{Inbound, Peer};
+use crate::ports::PortView;
 use crate::queue::{Entry, Kind};
 use crate::remote::Remote;
 use crate::rendezvous::{self, ReceiverAnswer, SenderState};
 use crate::segment::PeerRecord;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, ReadOnlyLoad};
 use crate::{BODY_BYTES_MAX, INLINE_BYTES_MAX, Posted};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -371,7 +372,10 @@ impl Endpoint {
             Kind::Offer => self.take_offer(index, entry),
             Kind::Answer => self.take_answer(index, entry),
             Kind::Dropped => take_dropped(peer, entry),
-            Kind::AfterFrame => self.frame_order.step(words_of(entry)[0] as u32),
+            Kind::AfterFrame => {
+                let last = PortView::last_message(self.ports.as_ref(), self.tid).load_relaxed();
+                self.frame_order.step(words_of(entry)[0] as u32, last)
+            }
             Kind::CopyTime => {
                 let [word, ..] = words_of(entry);
                 peer.outstanding.record_copied_out(word as u32, word >> 32);
