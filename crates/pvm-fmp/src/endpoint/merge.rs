@@ -50,7 +50,9 @@ impl Heads {
     fn begin(&mut self) {
         self.poll = self.poll.wrapping_add(1).max(1);
         self.looks = 0;
-        (self.found.clear(), self.blocked.clear(), self.used.clear());
+        self.found.clear();
+        self.blocked.clear();
+        self.used.clear();
     }
 
     fn insert(&mut self, stamp: u64, index: usize, tid: u32) {
