@@ -1,4 +1,5 @@
 //! A flow: the queue of messages to one task of another host.
+use super::host_flows::{Listed, MARKS_MAX};
 use super::multicast::Relayed;
 use super::pacing::SendLimit;
 use super::{FLOW_QUANTUM_BYTES, FLOW_WINDOW_BYTES, Meta, cost};
@@ -55,11 +56,20 @@ pub(super) struct Transfer {
 /// The queue of messages to one task.
 pub(super) struct Flow<P> {
     pub items: VecDeque<Item<P>>,
+    /// The place of each item in the order of the host.
+    places: VecDeque<u64>,
+    /// How many of the first items the receiver's daemon knows of, because they are begun or marked. In-band frames need no
+    /// mark.
+    known: usize,
+    /// How many messages of each mark have not begun, in order.
+    marks: VecDeque<u32>,
+    /// Where the flow is listed.
+    pub listed: Listed,
     pub in_flight: u64,
     pub transfer: Option<Transfer>,
     /// Whether the first message of this flow is a multicast that another flow sends for this flow, too.
     pub carried: bool,
-    /// Whether the flow is in the run queue.
+    /// Whether the flow is in the run queue, to send a chunk.
     pub is_scheduled: bool,
     /// The total cost of all items that were ever queued in this flow (`queued`), and of those among them that the flow
     /// has begun to send (`begun`).
@@ -73,6 +83,10 @@ impl<P> Default for Flow<P> {
     fn default() -> Self {
         Flow {
             items: VecDeque::new(),
+            places: VecDeque::new(),
+            known: 0,
+            marks: VecDeque::new(),
+            listed: Listed::Nowhere,
             in_flight: 0,
             transfer: None,
             carried: false,
@@ -98,9 +112,43 @@ impl<P> Flow<P> {
             Some(item) => self.has_credit(item.cost()),
         }
     }
-    pub fn push(&mut self, item: Item<P>) {
+    pub fn push(&mut self, place: u64, item: Item<P>) {
         self.queued += item.cost();
         self.items.push_back(item);
+        self.places.push_back(place);
+        self.skip_in_band();
+    }
+    /// Removes the first item.
+    pub fn pop(&mut self) -> Option<Item<P>> {
+        self.places.pop_front();
+        self.known = self.known.saturating_sub(1);
+        let item = self.items.pop_front();
+        self.skip_in_band();
+        item
+    }
+    fn skip_in_band(&mut self) {
+        while matches!(self.items.get(self.known), Some(Item::InBand(_))) {
+            self.known += 1;
+        }
+    }
+    /// Returns the place of the first message that is neither begun nor marked, if it may be marked.
+    pub fn first_unmarked(&self) -> Option<u64> {
+        self.places.get(self.known).copied().filter(|_| self.marks.len() < MARKS_MAX)
+    }
+    /// Marks all messages that are neither begun nor marked. Returns how many they are.
+    pub fn mark(&mut self) -> u32 {
+        let count = self.items.range(self.known..).filter(|item| item.message().is_some()).count() as u32;
+        self.known = self.items.len();
+        self.marks.push_back(count);
+        count
+    }
+    /// Returns where the flow is to be listed.
+    pub fn to_be_listed(&self) -> Listed {
+        let can_begin = self.transfer.is_none() && self.is_ready();
+        match self.places.front().filter(|_| can_begin) {
+            Some(place) => Listed::Ready(*place),
+            None => self.first_unmarked().map_or(Listed::Nowhere, Listed::Overtakable),
+        }
     }
     /// Returns whether the next frame is a chunk that waits for a grant.
     pub fn waits_for_grant(&self, limit: &SendLimit) -> bool {
@@ -125,10 +173,19 @@ impl<P> Flow<P> {
         let consumed = self.begun.saturating_sub(self.in_flight);
         self.measured.take_if(|(end, _)| consumed >= *end).map(|(_, number)| number)
     }
-    /// Counts the first message as in flight.
-    pub fn begin(&mut self, cost: u64) {
+    /// Counts the first message as in flight. Returns how many marks end with it.
+    pub fn begin(&mut self, cost: u64) -> usize {
         self.begun += cost;
         self.in_flight += cost;
+        self.known = self.known.max(1);
+        self.skip_in_band();
+        let Some(left) = self.marks.front_mut() else { return 0 };
+        *left -= 1;
+        let ends = *left == 0;
+        if ends {
+            self.marks.pop_front();
+        }
+        usize::from(ends)
     }
     pub fn is_idle(&self) -> bool {
         self.items.is_empty() && self.in_flight == 0

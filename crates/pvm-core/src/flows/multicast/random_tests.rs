@@ -355,6 +355,7 @@ impl Node {
                 BodyRequest::Ready => self.flows.body_ready(from, key),
                 BodyRequest::Report { round, missing } => self.flows.body_report(from, key, round, &missing),
             },
+            DataFrame::Mark { dst, count } => self.inbound.arrivals.marked(from, dst, count).unwrap(),
             DataFrame::Part { key, range, body } => return self.handle_part(own, from, key, range, &body),
         }
         false
