@@ -6,6 +6,7 @@
 //! single-threaded programs.
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod buffers;
 mod control;
 mod convert;

@@ -64,6 +64,14 @@ impl Sink for QueueSink<'_> {
         self.state.heard = Some(Tid(envelope.src as u32));
         self.state.on_message(envelope, body);
     }
+
+    fn gap(&mut self, host: u32, count: u32) {
+        self.state.on_gap(Tid(host), count);
+    }
+
+    fn no_more(&mut self, host: u32) -> bool {
+        self.state.on_no_more(Tid(host))
+    }
 }
 
 /// A sink that delivers the first message that the filter accepts to a one-call receive, and queues all other messages.
@@ -94,6 +102,14 @@ impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
         // A message in a private context passes messages for which a handler waits.
         self.state.reveal_all();
         self.delivered = Some(envelope.delivered(len));
+    }
+
+    fn gap(&mut self, host: u32, count: u32) {
+        self.state.on_gap(Tid(host), count);
+    }
+
+    fn no_more(&mut self, host: u32) -> bool {
+        self.state.on_no_more(Tid(host))
     }
 
     /// Returns whether this is the message that is wanted, of a task that the filter names: it need not wait for its turn.
@@ -134,6 +150,14 @@ impl Sink for ReceiveSink<'_> {
         self.state.on_message(envelope, body);
     }
 
+    fn gap(&mut self, host: u32, count: u32) {
+        self.state.on_gap(Tid(host), count);
+    }
+
+    fn no_more(&mut self, host: u32) -> bool {
+        self.state.on_no_more(Tid(host))
+    }
+
     /// Returns whether the message has arrived. Later messages are not taken in: in response to this message, the
     /// program may add a handler for them.
     #[inline]
@@ -168,11 +192,25 @@ impl State {
     #[inline]
     fn on_message(&mut self, envelope: Envelope, body: Arrival<'_>) {
         let Some(slot) = self.take_in(&envelope, body) else { return };
+        if self.backlog.is_open() {
+            return self.add_to_backlog(&envelope, slot);
+        }
+        self.accept_message(&envelope, slot);
+    }
+
+    /// Accepts a message that has waited behind gaps.
+    pub(crate) fn accept(&mut self, slot: u32) {
+        let Message { src, dst, ctx, tag, wid, enc, format, .. } = self.store.table[slot as usize];
+        self.accept_message(&Envelope { src, dst, ctx, tag, wid, enc, format }, slot);
+    }
+
+    #[inline]
+    fn accept_message(&mut self, envelope: &Envelope, slot: u32) {
         // A message that was sent again by the default route may have arrived on a direct link before.
         if self.handlers.take_repeat(envelope.src) {
             return self.store.free(slot as i32 + 1);
         }
-        self.dispatch(&envelope, slot);
+        self.dispatch(envelope, slot);
     }
 
     /// Takes in a message that has arrived by another route than shared memory.
@@ -180,6 +218,16 @@ impl State {
         let slot = self.new_message(&envelope);
         self.store.table[slot as usize].set_body(body);
         self.dispatch(&envelope, slot);
+    }
+
+    /// Takes in a message that the daemon has made or stored.
+    pub(crate) fn on_message_of_daemon(&mut self, envelope: Envelope, body: Vec<u8>) {
+        if !self.backlog.is_open() {
+            return self.on_message_bytes(envelope, body);
+        }
+        let slot = self.new_message(&envelope);
+        self.store.table[slot as usize].set_body(body);
+        self.add_to_backlog_end(slot);
     }
 
     /// Queues a message, or passes it to the part of the library for which it is meant.
@@ -291,6 +339,9 @@ impl Task {
         if member.control_may_be_ready() {
             count += member.read_control(&mut self.state);
             self.tell_own_settings();
+        }
+        if self.state.backlog.is_open() {
+            count += self.member.as_mut().map_or(0, |member| member.continue_backlog(&mut self.state));
         }
         self.note(count, 0);
         count

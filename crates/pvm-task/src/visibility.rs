@@ -21,6 +21,14 @@ impl Sink for OnePerPeer<'_> {
         self.0.arrived(from, meta, body);
     }
 
+    fn gap(&mut self, host: u32, count: u32) {
+        self.0.gap(host, count);
+    }
+
+    fn no_more(&mut self, host: u32) -> bool {
+        self.0.no_more(host)
+    }
+
     fn satisfied(&self) -> bool {
         true
     }
