@@ -58,8 +58,7 @@ pub(super) struct Flow<P> {
     pub items: VecDeque<Item<P>>,
     /// The place of each item in the order of the host.
     places: VecDeque<u64>,
-    /// How many of the first items the receiver's daemon knows of, because they are begun or marked. In-band frames need no
-    /// mark.
+    /// How many of the first items the receiver's daemon knows of, because they are begun or marked.
     known: usize,
     /// How many messages of each mark have not begun, in order.
     marks: VecDeque<u32>,
@@ -116,31 +115,31 @@ impl<P> Flow<P> {
         self.queued += item.cost();
         self.items.push_back(item);
         self.places.push_back(place);
-        self.skip_in_band();
     }
     /// Removes the first item.
     pub fn pop(&mut self) -> Option<Item<P>> {
         self.places.pop_front();
         self.known = self.known.saturating_sub(1);
-        let item = self.items.pop_front();
-        self.skip_in_band();
-        item
+        self.items.pop_front()
     }
-    fn skip_in_band(&mut self) {
-        while matches!(self.items.get(self.known), Some(Item::InBand(_))) {
-            self.known += 1;
-        }
-    }
-    /// Returns the place of the first message that is neither begun nor marked, if it may be marked.
+    /// Returns the place of the first item that is neither begun nor marked, if messages may be marked.
     pub fn first_unmarked(&self) -> Option<u64> {
         self.places.get(self.known).copied().filter(|_| self.marks.len() < MARKS_MAX)
     }
-    /// Marks all messages that are neither begun nor marked. Returns how many they are.
+    /// Marks the next messages that are neither begun nor marked, up to an in-band frame. Returns how many they are.
     pub fn mark(&mut self) -> u32 {
-        let count = self.items.range(self.known..).filter(|item| item.message().is_some()).count() as u32;
-        self.known = self.items.len();
-        self.marks.push_back(count);
-        count
+        let count = self.items.range(self.known..).take_while(|item| item.message().is_some()).count();
+        self.known += count;
+        self.marks.push_back(count as u32);
+        count as u32
+    }
+    /// Removes an in-band frame that only begun and marked messages precede.
+    pub fn take_in_band(&mut self) -> Option<Vec<u8>> {
+        let Some(Item::InBand(_)) = self.items.get(self.known) else { return None };
+        self.places.remove(self.known);
+        let Some(Item::InBand(payload)) = self.items.remove(self.known) else { return None };
+        self.begun += cost(payload.len());
+        Some(payload)
     }
     /// Returns where the flow is to be listed.
     pub fn to_be_listed(&self) -> Listed {
@@ -178,7 +177,6 @@ impl<P> Flow<P> {
         self.begun += cost;
         self.in_flight += cost;
         self.known = self.known.max(1);
-        self.skip_in_band();
         let Some(left) = self.marks.front_mut() else { return 0 };
         *left -= 1;
         let ends = *left == 0;

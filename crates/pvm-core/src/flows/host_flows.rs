@@ -36,7 +36,7 @@ pub(super) struct HostFlows<P> {
     pub run_queue: VecDeque<Tid>,
     /// The flows that can begin their first item, by the place of that item in the order of the host.
     ready: BTreeSet<(u64, Tid)>,
-    /// The other flows that have messages which are neither begun nor marked, by the place of the first of them.
+    /// The other flows that have items which are neither begun nor marked, by the place of the first of them.
     overtakable: BTreeSet<(u64, Tid)>,
     /// The place of the item that was queued last.
     last_place: u64,
@@ -62,7 +62,7 @@ pub(super) enum Listed {
 pub(super) enum Turn {
     /// The flow sends a chunk.
     Chunk(Tid),
-    /// The flow would be overtaken: its messages are marked.
+    /// The flow would be overtaken: its next messages are marked, or its in-band frame is sent.
     Mark(Tid),
     /// The flow begins its first item, which the others receive too.
     Begin { dst: Tid, others: Vec<Tid> },
@@ -166,12 +166,21 @@ impl<P> HostFlows<P> {
         None
     }
 
-    /// Marks the messages of a flow that are neither begun nor marked.
+    /// Marks the next messages of a flow that are neither begun nor marked. An in-band frame behind marked ones is sent.
     pub fn mark(&mut self, dst: Tid) -> Option<DataFrame<P>> {
-        let count = self.flows.get_mut(&dst)?.mark();
-        self.marks += 1;
+        let flow = self.flows.get_mut(&dst)?;
+        let frame = match flow.take_in_band() {
+            Some(payload) => {
+                self.in_band_bytes -= cost(payload.len());
+                DataFrame::InBand { dst, payload }
+            }
+            None => {
+                self.marks += 1;
+                DataFrame::Mark { dst, count: flow.mark() }
+            }
+        };
         self.schedule(dst);
-        Some(DataFrame::Mark { dst, count })
+        Some(frame)
     }
 
     /// Returns the next chunk of the message that a flow has begun.
@@ -201,8 +210,7 @@ impl<P> HostFlows<P> {
         let flow = self.flows.get_mut(&dst)?;
         let announcement = match flow.items.front()? {
             Item::InBand(_) => {
-                let Some(Item::InBand(payload)) = flow.pop() else { return None };
-                flow.begun += cost(payload.len());
+                let payload = flow.take_in_band()?;
                 self.in_band_bytes -= cost(payload.len());
                 self.begun_since_chunk += cost(payload.len());
                 return Some(DataFrame::InBand { dst, payload });

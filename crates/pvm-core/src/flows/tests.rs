@@ -448,8 +448,15 @@ fn what_would_be_overtaken_is_marked_before() {
     assert_eq!(std::array::from_fn(|_| next_step(&mut flows)), steps.map(Some));
     flows.send_in_band(task(3), vec![7]);
     assert_eq!(carry(&mut flows), [7], "all is marked");
+    // In-band frames need no credit. They keep their place in the order of the host, behind marked messages.
+    flows.send_in_band(task(1), vec![8]);
+    flows.send(sender(1), task(1), META, 10, 0, 9);
+    flows.send_in_band(task(1), vec![10]);
+    assert_eq!(carry(&mut flows), [], "nothing overtakes them");
+    flows.send_in_band(task(3), vec![11]);
+    assert_eq!(carry(&mut flows), [8, 10, 11]);
     flows.credit(task(1), u64::MAX);
-    assert_eq!(carry(&mut flows), [2, 3, 6]);
+    assert_eq!(carry(&mut flows), [2, 3, 6, 9]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The routes of two daemons and their tasks in one process, joined by a real socket.
 use super::test_context::TestContext;
 use super::*;
+use pvm_core::flows::{MESSAGE_BYTES, MessageHeader};
+use pvm_fmp::{Meta, Sent};
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Remote, Sink};
 use pvm_net::Link;
