@@ -239,7 +239,8 @@ impl<P> HostFlows<P> {
             // other forever.
             let at_multicast = matches!(flow.items.front(), Some(Item::Shared(_)));
             let makes_progress = flow.makes_progress() && !(flow.transfer.is_none() && !flow.carried && at_multicast);
-            if makes_progress && end - flow.begun <= MULTICAST_WAIT_BYTES_MAX + cost(message.bytes) {
+            // In-band frames from behind the multicast may have begun.
+            if makes_progress && end.saturating_sub(flow.begun) <= MULTICAST_WAIT_BYTES_MAX + cost(message.bytes) {
                 return None;
             }
         }
