@@ -13,6 +13,15 @@ impl Endpoint {
         self.queue_unrung(to, Kind::Gap, &[0; 6], &word(host, count)).map(drop)
     }
 
+    /// Returns whether the daemon has queued nothing earlier than this stamp that is still in its queue.
+    #[inline(always)]
+    pub(super) fn is_before_daemon(&self, stamp: u64) -> bool {
+        // The daemon has slot 0.
+        let index = self.by_slot.first().and_then(|index| (*index as usize).checked_sub(1));
+        let daemon = index.and_then(|index| self.peers[index].as_deref());
+        daemon.is_none_or(|daemon| daemon.has_nothing_before(stamp))
+    }
+
     /// Tells a task that no more messages of a host arrive.
     pub fn send_no_more(&mut self, to: u32, host: u32) -> Result<Sent, SendError> {
         self.queue(to, Kind::NoMore, &[0; 6], &word(host, 0))
@@ -43,9 +52,8 @@ pub(super) fn take(from: u32, entry: &Entry<'_>, sink: &mut impl Sink) -> Step {
 #[cfg(test)]
 mod tests {
     use crate::queue::Kind;
-    use crate::tests::{A, Host, Kept};
-    use crate::tests::daemon_and_task;
-    use crate::{Arrival, Meta, Sink};
+    use crate::tests::{A, B, Host, Kept, daemon_and_task, introduce};
+    use crate::{Arrival, Meta, Sent, Sink};
 
     #[derive(Default)]
     struct Noting(Vec<(u32, u32)>);
@@ -73,6 +81,35 @@ mod tests {
         let mut noting = Noting::default();
         while task.poll(&mut noting) > 0 {}
         assert_eq!(noting.0, [(0x80000, 3), (7, 8), (0x80000, 0)]);
+    }
+
+    #[test]
+    fn a_message_behind_a_gap_is_not_taken_by_itself() {
+        let host = Host::new();
+        let (mut daemon, mut task) = daemon_and_task(&host);
+        let mut other = host.endpoint(B);
+        introduce(&mut task, B, &other);
+        introduce(&mut other, A, &task);
+        let mut noting = Noting::default();
+        let message = |number| [number, 0, 0, 0, 0, 0];
+        daemon.send_gap(A, 0xc0000, 1).unwrap();
+        assert_eq!(other.send_bytes(A, message(1), b"one"), Ok(Sent::Done));
+        task.poll_all(&mut noting);
+        assert_eq!((task.most_recent_peer(), noting.0.len()), (Some(B), 2));
+        assert_eq!(other.send_bytes(A, message(2), b"before"), Ok(Sent::Done));
+        daemon.send_gap(A, 0x80000, 1).unwrap();
+        assert_eq!(other.send_bytes(A, message(3), b"behind"), Ok(Sent::Done));
+        for is_before in [true, false] {
+            for of_any in [false, true] {
+                let recent = task.probe_recent(of_any);
+                assert_eq!(recent.is_some(), is_before);
+            }
+            if is_before {
+                task.probe_recent(false).and_then(|recent| recent.take(&mut [0; 10])).unwrap();
+            }
+        }
+        task.poll_all(&mut noting);
+        assert_eq!(noting.0[2..], [(0x80000, 1), (3, 0)]);
     }
 
     #[test]
