@@ -475,9 +475,8 @@ impl World {
         loop {
             let tasks = self.nodes[node].tasks.values().copied().chain(ended);
             let first = |task: TaskId| self.tasks[task].to_daemon_queue.front().map(|message| (message.order, task));
-            let may_take = |task: &TaskId| {
-                Some(*task) == ended || self.nodes[node].flows.may_take(self.tasks[*task].tid)
-            };
+            let may_take =
+                |task: &TaskId| Some(*task) == ended || self.nodes[node].flows.may_take(self.tasks[*task].tid);
             let Some((_, task)) = tasks.filter(may_take).filter_map(first).min() else { return };
             self.take_for_others(node, task);
         }

@@ -47,11 +47,14 @@ impl Backlog {
 
     /// Returns all messages that wait.
     pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        self.items.iter().flat_map(|item| match item {
-            Item::Gap { arrived, .. } => arrived.as_slice(),
-            Item::Message(slot) => std::slice::from_ref(slot),
-            Item::Ended { .. } => &[],
-        }).copied()
+        self.items
+            .iter()
+            .flat_map(|item| match item {
+                Item::Gap { arrived, .. } => arrived.as_slice(),
+                Item::Message(slot) => std::slice::from_ref(slot),
+                Item::Ended { .. } => &[],
+            })
+            .copied()
     }
 
     /// Forgets messages that wait.
@@ -136,7 +139,9 @@ impl State {
 
     /// Returns the next task whose end is to be handled, if nothing awaited precedes the news.
     pub(crate) fn begin_end(&mut self) -> Option<Tid> {
-        let Some(Item::Ended { peer, is_handled: is_handled @ false }) = self.backlog.items.front_mut() else { return None };
+        let Some(Item::Ended { peer, is_handled: is_handled @ false }) = self.backlog.items.front_mut() else {
+            return None;
+        };
         *is_handled = true;
         Some(*peer)
     }

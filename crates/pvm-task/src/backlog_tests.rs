@@ -1,5 +1,6 @@
 //! Messages behind gaps.
-use crate::receive::{Envelope, QueueSink};
+use crate::receive::Envelope;
+use crate::sinks::QueueSink;
 use crate::task::State;
 use crate::types::{ANY, Filter};
 use crate::{Environment, Task};

@@ -33,6 +33,7 @@ mod receive;
 mod requests;
 mod send;
 mod session;
+mod sinks;
 mod system;
 mod target;
 mod task;

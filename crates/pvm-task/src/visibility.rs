@@ -8,7 +8,8 @@
 use crate::Task;
 use crate::message::Message;
 use crate::queue::fits;
-use crate::receive::{Envelope, POLLS_MAX, QueueSink};
+use crate::receive::{Envelope, POLLS_MAX};
+use crate::sinks::QueueSink;
 use crate::task::State;
 use crate::types::{FMP_CONTEXT, Filter, PRIVATE_CONTEXTS};
 use pvm_fmp::{Arrival, Meta, Sink};

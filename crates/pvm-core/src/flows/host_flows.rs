@@ -216,9 +216,7 @@ impl<P> HostFlows<P> {
                 return Some(DataFrame::InBand { dst, payload });
             }
             Item::Message(_) => None,
-            Item::Shared(message) => {
-                message.relayed.as_ref().and_then(|relayed| relayed.announce(dst.host(), near))
-            }
+            Item::Shared(message) => message.relayed.as_ref().and_then(|relayed| relayed.announce(dst.host(), near)),
         };
         Some(self.start(dst, others, announcement, budgets))
     }

@@ -174,8 +174,9 @@ impl Endpoint {
     /// Returns whether no other peer than that one has sent anything earlier that is still in its queue.
     #[inline(never)]
     pub(super) fn is_earliest(&self, index: usize, stamp: u64) -> bool {
-        let is_later =
-            |other: &usize| *other == index || self.peers[*other].as_ref().is_none_or(|peer| peer.has_nothing_before(stamp));
+        let is_later = |other: &usize| {
+            *other == index || self.peers[*other].as_ref().is_none_or(|peer| peer.has_nothing_before(stamp))
+        };
         self.order.iter().all(is_later)
     }
 

@@ -39,8 +39,10 @@ impl Endpoint {
         // What precedes the message in the queues must not be later than it.
         let ready: Vec<_> = to.iter().map(|to| self.prepare_entry(*to)).collect();
         let time = self.clock.next();
-        let queued: Vec<_> =
-            ready.into_iter().map(|ready| ready?.map(|index| self.hold(index, time, &meta, body)).transpose()).collect();
+        let queued: Vec<_> = ready
+            .into_iter()
+            .map(|ready| ready?.map(|index| self.hold(index, time, &meta, body)).transpose())
+            .collect();
         // Pair `multicast committed`: who sees the time finds the entries in all queues.
         self.heap.borrow().source().mapping.header().committed.0.store(time, Ordering::Release);
         let finish = |index: Option<usize>| match index.and_then(|index| self.peers[index].as_deref()) {

@@ -90,7 +90,13 @@ impl Endpoint {
             return None;
         }
         let inbound = self.peers[index].as_mut()?.inbound.as_mut()?;
-        Some(RecentImmediate { immediate, stamp, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+        Some(RecentImmediate {
+            immediate,
+            stamp,
+            inbound,
+            shorts: &mut self.shorts,
+            unpublished: &mut self.unpublished,
+        })
     }
 
     /// Returns the next message of that peer, if it is an immediate message that is there. Also returns `None` when it is
@@ -105,7 +111,13 @@ impl Endpoint {
         // SAFETY: the slice lives no longer than this method, during which the peer keeps its mapping.
         let ring = unsafe { inbound.slots() };
         let (immediate, stamp) = inbound.reader.next_immediate(ring, 0)?;
-        Some(RecentImmediate { immediate, stamp, inbound, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+        Some(RecentImmediate {
+            immediate,
+            stamp,
+            inbound,
+            shorts: &mut self.shorts,
+            unpublished: &mut self.unpublished,
+        })
     }
 
     /// Returns how often to probe the queue of the most recent peer: 0 while tasks outnumber the cores, when another

@@ -6,9 +6,9 @@ mod barrier;
 mod pair;
 
 use self::pair::Cells;
+use crate::clock::Clock;
 use crate::doorbell;
 use crate::ports::{PortTable, PortView};
-use crate::clock::Clock;
 use crate::queue::{Kind, SLOT_BYTES, Slot, Writer};
 use crate::remote::{BORROWED, KEEPABLE};
 use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerRecord, Segment};
@@ -46,7 +46,18 @@ pub const TARGETS: &[Target] = &[
             ),
             part(
                 "crates/pvm-fmp/src/peer.rs",
-                &["find_record", "consumed", "at", "follow", "remove", "holds", "note_consumed", "find_queue", "may_have_new_queue", "has_nothing_before"],
+                &[
+                    "find_record",
+                    "consumed",
+                    "at",
+                    "follow",
+                    "remove",
+                    "holds",
+                    "note_consumed",
+                    "find_queue",
+                    "may_have_new_queue",
+                    "has_nothing_before",
+                ],
             ),
             part(
                 "crates/pvm-fmp/src/endpoint/receive.rs",
@@ -233,7 +244,8 @@ impl Hostile {
         assert!(segment.grow(PLAYGROUND_BYTES).is_ok_and(|(start, _)| start == PLAYGROUND));
         segment.commit(PLAYGROUND, PLAYGROUND_BYTES).expect("memory for a heap");
         let shift = 6;
-        let hostile = Hostile { segment, writer: Writer::new(shift, Clock::default()), ring: PLAYGROUND, shift, cells: None };
+        let hostile =
+            Hostile { segment, writer: Writer::new(shift, Clock::default()), ring: PLAYGROUND, shift, cells: None };
         let (header, record) = (hostile.segment.mapping.header(), hostile.record());
         record.tid.store(VICTIM, Ordering::Relaxed);
         record.ring_shift.store(shift, Ordering::Relaxed);

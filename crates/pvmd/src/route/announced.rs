@@ -65,14 +65,7 @@ impl Route {
     }
 
     /// Handles a part of a body that is in its place.
-    pub(super) fn on_part(
-        &mut self,
-        from: Tid,
-        key: BodyKey,
-        at: usize,
-        bytes: usize,
-        context: &mut dyn RouteContext,
-    ) {
+    pub(super) fn on_part(&mut self, from: Tid, key: BodyKey, at: usize, bytes: usize, context: &mut dyn RouteContext) {
         match self.intake.fetches.placed(from, key, at, bytes) {
             Stored::Unwanted => {}
             Stored::Partial(bytes) => {

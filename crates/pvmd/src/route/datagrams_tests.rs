@@ -1,9 +1,9 @@
 //! Bodies in datagrams: one host broadcasts, three hosts hear, and the test is the network between them.
 use super::tests::{Host, Task, join, pattern};
 use super::*;
-use pvm_fmp::Sent;
 use pvm_core::flows::multicast::datagram::HEAD_BYTES;
 use pvm_core::flows::{LIST, LISTED};
+use pvm_fmp::Sent;
 use pvm_net::TAG_BYTES;
 
 const LISTENERS: usize = 3;

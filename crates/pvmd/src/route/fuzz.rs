@@ -3,11 +3,11 @@ use super::digests::digest_of;
 use super::test_context::TestContext;
 use super::*;
 use pvm_core::flows::MessageHeader;
-use pvm_fmp::Meta;
 use pvm_core::flows::multicast::datagram::{DatagramHead, HEAD_BYTES};
 use pvm_core::flows::multicast::{Announcement, BodyKey, BodyRequest};
 use pvm_core::flows::pacing::is_paced;
 use pvm_core::flows::{CHUNK_BYTES_MAX, Credit, DataFrame, frames};
+use pvm_fmp::Meta;
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Sink};
 use pvm_fuzz::{Source, Unstructured, file, part};
@@ -30,14 +30,7 @@ pub const DECODER: &[Source] = &[
     part("crates/pvmd/src/route/read_progress.rs", &["update_read_progress", "update_all_read_progress"]),
     part(
         "crates/pvmd/src/route/mod.rs",
-        &[
-            "on_frame",
-            "on_link_failure",
-            "resume",
-            "on_socket_ready",
-            "forget_task",
-            "forget_host",
-        ],
+        &["on_frame", "on_link_failure", "resume", "on_socket_ready", "forget_task", "forget_host"],
     ),
     file("crates/pvmd/src/route/delivery.rs"),
     file("crates/pvm-core/src/flows/arrivals.rs"),

@@ -20,10 +20,10 @@ mod breaking_tests;
 mod clock;
 mod context;
 mod data_link;
-mod delivery;
 mod datagrams;
 #[cfg(test)]
 mod datagrams_tests;
+mod delivery;
 mod digests;
 mod egress;
 #[cfg(any(test, fuzzing))]

@@ -2,9 +2,9 @@
 use super::test_context::TestContext;
 use super::*;
 use pvm_core::flows::{MESSAGE_BYTES, MessageHeader};
-use pvm_fmp::{Meta, Sent};
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Remote, Sink};
+use pvm_fmp::{Meta, Sent};
 use pvm_net::Link;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -548,10 +548,10 @@ fn the_gaps_for_a_lost_host_are_closed() {
     settle([&mut one, &mut other], &mut [&mut b]);
     let got = b.numbers(a.tid).len();
     assert!(got < 5);
-    assert_eq!(b.taken.2.iter().map(|(host, count, _)| (*host, *count == 0)).collect::<Vec<_>>(), [
-        (one.tid, false),
-        (one.tid, true)
-    ]);
+    assert_eq!(
+        b.taken.2.iter().map(|(host, count, _)| (*host, *count == 0)).collect::<Vec<_>>(),
+        [(one.tid, false), (one.tid, true)]
+    );
     assert!(other.route.undelivered.is_empty());
 }
 
