@@ -106,6 +106,10 @@ pub enum Kind {
     Dropped = 15,
     /// The number of a frame of the daemon that the reader takes before the next entries.
     AfterFrame = 16,
+    /// A host, and how many messages of it will follow that come before all later entries of any writer.
+    Gap = 19,
+    /// A host of which no more messages follow.
+    NoMore = 20,
 }
 
 /// The kind in the stamp of a skipped half-slot: the next entry begins at the next slot.
@@ -124,7 +128,7 @@ impl Kind {
     }
 
     fn from_number(number: u8) -> Option<Kind> {
-        const KINDS: [Kind; 13] = [
+        const KINDS: [Kind; 15] = [
             Kind::Message,
             Kind::Blocks,
             Kind::Rendezvous,
@@ -138,6 +142,8 @@ impl Kind {
             Kind::CopyTime,
             Kind::Dropped,
             Kind::AfterFrame,
+            Kind::Gap,
+            Kind::NoMore,
         ];
         KINDS.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -611,7 +617,7 @@ fn kind_of(stamp: u64) -> u8 {
 /// Returns whether an entry with this stamp belongs to a multicast.
 #[inline(always)]
 pub fn is_held(stamp: u64) -> bool {
-    kind_of(stamp) >= HELD_MESSAGE
+    matches!(kind_of(stamp), HELD_MESSAGE | HELD_BLOCKS)
 }
 
 /// Returns whether an entry with this stamp is there for its reader. `committed`: the time of the last multicast that

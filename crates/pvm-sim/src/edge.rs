@@ -74,6 +74,7 @@ impl World {
                 self.nodes[node].tasks.remove(&tid);
                 self.nodes[node].kept.remove(&tid);
                 self.forget_held(node, tid);
+                self.checks.order_forgets_task(tid);
                 self.nodes[node].inbound.task_gone(tid);
             }
             Action::TellTime { to, wait } => {
@@ -242,9 +243,8 @@ impl World {
     /// Lets the daemon read a frame of a task.
     pub fn read_from_task(&mut self, node: NodeId, task: TaskId) {
         let Some(frame) = self.tasks[task].to_daemon.pop_front() else { return };
-        if frame == ToDaemon::Bye {
-            self.poll_queue(node, task, true);
-        }
+        // The task may know of what others have sent.
+        self.poll_queues(node, Some(task).filter(|_| frame == ToDaemon::Bye));
         let (tid, now) = (self.tasks[task].tid, self.time(node));
         let host = self.nodes[node].tid;
         self.trace.number(u64::from(tid.0));
@@ -283,7 +283,7 @@ impl World {
 
     /// Lets the daemon notice that a task's socket has closed.
     pub fn socket_closed(&mut self, node: NodeId, task: TaskId) {
-        self.poll_queue(node, task, true);
+        self.poll_queues(node, Some(task));
         let tid = self.tasks[task].tid;
         if tid != Tid::NONE {
             self.nodes[node].machine.handle_disconnect(tid);
@@ -292,7 +292,7 @@ impl World {
 
     /// Lets the daemon read what a process has sent, and then notice that the process has ended.
     pub fn process_ended(&mut self, node: NodeId, task: TaskId, status: i32) {
-        self.poll_queue(node, task, true);
+        self.poll_queues(node, Some(task));
         self.read_output(node, task);
         let tid = self.tasks[task].tid;
         self.nodes[node].machine.handle_process_end(tid, TaskEnd { status, ..TaskEnd::default() });

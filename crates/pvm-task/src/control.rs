@@ -4,8 +4,9 @@ use crate::fabric::route::FabricRoute;
 use crate::groups::{Groups, Releases};
 use crate::idleness::Idleness;
 use crate::introductions::Introductions;
-use crate::receive::{Envelope, QueueSink};
+use crate::receive::Envelope;
 use crate::requests::{Purpose, Requests};
+use crate::sinks::QueueSink;
 use crate::task::State;
 use crate::wait::Parker;
 use crate::{EnrollError, Environment};
@@ -285,6 +286,23 @@ impl Member {
         count
     }
 
+    /// Handles the ends of tasks that have waited behind gaps, and closes all gaps if the daemon is lost. Returns how many events
+    /// there were.
+    pub fn continue_backlog(&mut self, state: &mut State) -> usize {
+        let mut count = usize::from(self.daemon.is_none() && state.close_all_gaps());
+        while !self.is_draining() {
+            match state.begin_end() {
+                Some(peer) => {
+                    self.on_peer_exit(state, peer);
+                    count += 1;
+                }
+                None if state.finish_end() => count += 1,
+                None => break,
+            }
+        }
+        count
+    }
+
     /// Returns whether the last messages of a peer that has ended are taken in. Until then no frames are.
     pub fn is_draining(&self) -> bool {
         self.direct.draining.is_some() || self.fabric.is_draining()
@@ -308,7 +326,11 @@ impl Member {
             ToTask::Direct(direct) => self.on_direct_link(state, &direct, descriptors),
             ToTask::Ended(peer) => {
                 self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
-                self.on_peer_exit(state, peer);
+                // Its last messages, and the switch to a link with more, may wait behind a gap.
+                match state.backlog.is_open() {
+                    true => state.backlog.add_end(peer),
+                    false => self.on_peer_exit(state, peer),
+                }
             }
             ToTask::Halting => self.halting = true,
             ToTask::Group { id } => self.on_group(id, descriptors),
@@ -424,7 +446,7 @@ fn deliver(state: &mut State, message: Message) {
         enc: message.enc,
         format: message.format,
     };
-    state.on_message_bytes(envelope, message.body.into_vec());
+    state.on_message_of_daemon(envelope, message.body.into_vec());
 }
 
 fn wait_for_welcome(socket: &mut ControlSocket) -> Result<(Welcome, Vec<OwnedFd>), EnrollError> {

@@ -6,6 +6,7 @@
 //! single-threaded programs.
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod buffers;
 mod control;
 mod convert;
@@ -32,6 +33,7 @@ mod receive;
 mod requests;
 mod send;
 mod session;
+mod sinks;
 mod system;
 mod target;
 mod task;

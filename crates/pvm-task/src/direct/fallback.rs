@@ -12,7 +12,7 @@ use super::send_queue::{QueuedBody, QueuedMessage};
 use super::{DirectLinks, RouteEvent, SEND_WAIT_MAX};
 use crate::control::Member;
 use crate::message::OWN_DSIG;
-use crate::receive::QueueSink;
+use crate::sinks::QueueSink;
 use crate::system::TC_FALLBACK;
 use crate::task::{State, Task};
 use pvm_core::codes::{ENC_XDR, SYSCTX_TC};
