@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod buffers;
+mod company;
 mod control;
 mod convert;
 mod direct;

@@ -2,6 +2,7 @@
 //@ ours-only D3: skip
 //@ hostfile * fabric=tcp
 //@ hostfile &delta fabric=off
+//@ daemon-env HPVM_ORDER=pairs
 //@ timeout 90
 #include "order.h"
 #include <time.h>
