@@ -4,7 +4,7 @@
 //@ hostfile &delta fabric=off
 //@ daemon-env HPVM_ORDER=pairs
 //@ timeout 90
-#include "order.h"
+#include "all_to_all.h"
 #include <time.h>
 
 #define PvmFabricTasks 1006
