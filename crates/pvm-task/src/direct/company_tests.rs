@@ -196,6 +196,9 @@ fn pauses_for_company_are_short_and_do_not_count_among_those_after_breaks() {
         .collect();
     assert_eq!(pauses, [1, 2, 4, 8, 10, 10, 10]);
     assert_eq!(backoff.pause, Duration::ZERO);
+    backoff.on_made();
+    backoff.on_company();
+    assert!(backoff.at.unwrap() - Instant::now() <= PAUSE_FIRST);
 }
 
 #[test]

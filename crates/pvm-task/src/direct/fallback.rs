@@ -83,6 +83,11 @@ impl Backoff {
         self.at = Some(Instant::now() + self.company_pause);
     }
 
+    /// Notes that a link was made: both tasks are alone.
+    pub fn on_made(&mut self) {
+        self.company_pause = Duration::ZERO;
+    }
+
     /// Begins a pause because a link has broken or could not be made. The cause may pass: a lost connection, too few
     /// descriptors, a peer that refuses links for some time.
     pub fn on_break(&mut self) {
@@ -216,6 +221,11 @@ impl DirectLinks {
         if let Some(backoff) = self.backoffs.get_mut(&peer) {
             backoff.on_break();
         }
+    }
+
+    /// Notes that a link to a peer was made, here or on a fabric.
+    pub(crate) fn on_made(&mut self, peer: Tid) {
+        self.backoffs.get_mut(&peer).into_iter().for_each(Backoff::on_made);
     }
 
     /// Notes that there can be no link, since one of the two tasks is not alone on its host.

@@ -83,6 +83,7 @@ impl Member {
             .received
             .insert(peer.0 as i32, ReceivedOnLink { count: link.received_count(), ended: false, held: None });
         self.direct.links.insert(at, link);
+        self.direct.on_made(peer);
         self.direct.active = true;
         self.parker.forget_descriptors();
         self.direct.poll_link(at, None);

@@ -143,6 +143,8 @@ impl Member {
         let link = &self.fabric.links[at];
         let received = ReceivedOnLink { count: link.received.clone(), ended: false, held: Some(link.held.clone()) };
         state.route_switches.received.insert(peer.0 as i32, received);
+        self.fabric.backoffs.get_mut(&peer).into_iter().for_each(Backoff::on_made);
+        self.direct.on_made(peer);
         // The fabric's descriptor joins those of direct links.
         if self.direct.descriptor().is_some() {
             self.parker.forget_descriptors();
