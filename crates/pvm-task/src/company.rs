@@ -134,8 +134,10 @@ impl Member {
     /// Takes in what the queues hold, if messages were read from links and there are other tasks. Returns whether it did.
     pub(crate) fn take_in_before_links(&mut self, state: &mut State) -> bool {
         let is_due = self.company_before_links().is_some();
-        if is_due {
-            self.endpoint.poll_all_through(&mut QueueSink { state, own: self.tid.0 as i32 });
+        if is_due && self.endpoint.poll_all_through(&mut QueueSink { state, own: self.tid.0 as i32 }) > 0 {
+            // Nobody sleeps before it has searched again, even if all messages of the links turn out to be repeats.
+            (self.may_have_more, state.news) = (true, true);
+            self.parker.wake();
         }
         is_due
     }

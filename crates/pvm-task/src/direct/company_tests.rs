@@ -185,6 +185,34 @@ fn what_a_neighbour_has_sent_goes_before_what_comes_on_a_link() {
 }
 
 #[test]
+fn what_lies_in_a_queue_is_taken_in_before_what_was_read_from_a_link() {
+    let mut both = linked();
+    let side = &mut both.0[1];
+    side.daemon.set_company(true);
+    let mut neighbour = side.daemon.introduce(TIDS[1], SECONDS[1]);
+    side.progress();
+    both.0[0].send(100);
+    let side = &mut both.0[1];
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !side.member().direct.has_arrived() {
+        assert!(Instant::now() < deadline);
+        side.member().direct.poll_links();
+    }
+    // As if it had come after the queues were read last, and had led to the message on the link.
+    let meta = [0, 50, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
+    let _ = neighbour.send_bytes(TIDS[1].0, meta, b"cause").unwrap();
+    let Task { member, state, .. } = &mut side.task;
+    member.as_mut().unwrap().deliver_from_links(state);
+    let filter = Filter { src: ANY, tag: ANY, ctx: 0 };
+    side.task.reveal_all();
+    let tags = [(); 2].map(|()| {
+        let mid = side.task.receive(&filter).unwrap();
+        side.task.message_info(mid).unwrap().tag
+    });
+    assert_eq!(tags, [50, 0]);
+}
+
+#[test]
 fn pauses_for_company_are_short_and_do_not_count_among_those_after_breaks() {
     let mut backoff = Backoff::default();
     let pauses: Vec<u64> = (0..7)
