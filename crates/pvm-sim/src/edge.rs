@@ -7,7 +7,7 @@ use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::world::{Event, MASTER, Phase, World};
 use pvm_core::codes::Code;
 use pvm_core::machine::{Action, Found, Start};
-use pvm_core::proto::{ByteBuf, Hello, Reply, Request, TaskEnd, ToDaemon, ToTask, VERSION};
+use pvm_core::proto::{ByteBuf, Hello, Reply, Request, TaskEnd, TaskKind, ToDaemon, ToTask, VERSION};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
 
@@ -69,7 +69,7 @@ impl World {
                 }
             }
             Action::Input { tid, .. } => self.nodes[node].machine.handle_input_taken(tid, true),
-            Action::Born { .. } => {}
+            Action::Born { .. } | Action::Company(_) => {}
             Action::Forget { tid } => {
                 self.nodes[node].tasks.remove(&tid);
                 self.nodes[node].kept.remove(&tid);
@@ -193,7 +193,13 @@ impl World {
         if one.stage != Stage::Starting {
             return;
         }
-        let hello = Hello { version: VERSION, pid: one.process as u32, cookie: one.cookie, name: ByteBuf::new() };
+        let hello = Hello {
+            version: VERSION,
+            pid: one.process as u32,
+            cookie: one.cookie,
+            name: ByteBuf::new(),
+            kind: TaskKind::Program,
+        };
         let process = one.process;
         self.nodes[node].machine.handle_hello(task as u64, process, &hello);
     }

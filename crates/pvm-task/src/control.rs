@@ -1,4 +1,5 @@
 //! The task's membership: its socket to the daemon and its endpoint in shared memory.
+use crate::company::Company;
 use crate::direct::DirectLinks;
 use crate::fabric::route::FabricRoute;
 use crate::groups::{Groups, Releases};
@@ -70,6 +71,7 @@ pub(crate) struct Member {
     pub posted: bool,
     /// Whether this task has just sent a long message that the daemon must relay to another host.
     pub relay_pending: bool,
+    pub company: Company,
     pub direct: DirectLinks,
     pub fabric: FabricRoute,
     pub parker: Parker,
@@ -96,8 +98,8 @@ impl Member {
     ) -> Result<(Member, TraceSettings), EnrollError> {
         let mut endpoint = Endpoint::new().map_err(EnrollError::System)?;
         let descriptors = endpoint.descriptors().map_err(EnrollError::System)?;
-        let name = ByteBuf::from(environment.name.clone());
-        let hello = ToDaemon::Hello(Hello { version: VERSION, pid: std::process::id(), cookie, name });
+        let (name, kind) = (ByteBuf::from(environment.name.clone()), environment.kind);
+        let hello = ToDaemon::Hello(Hello { version: VERSION, pid: std::process::id(), cookie, name, kind });
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         socket.send_to_daemon(&hello, &borrowed).map_err(|_| EnrollError::Broken)?;
         let (welcome, descriptors) = wait_for_welcome(&mut socket)?;
@@ -125,6 +127,7 @@ impl Member {
             idleness: Idleness::default(),
             posted: false,
             relay_pending: false,
+            company: Company::new(welcome.order),
             direct: DirectLinks::default(),
             fabric: FabricRoute::new(&environment.fabric.or(&welcome.fabric)),
             parker: Parker::default(),
@@ -201,6 +204,7 @@ impl Member {
 
     /// Sends a request; returns its number.
     pub fn request(&mut self, request: Request, purpose: Purpose) -> Result<u32, Code> {
+        self.leave_links_before(&request);
         let number = self.requests.next_number();
         if !self.send(&ToDaemon::Request { wait: number, request }) {
             return Err(Code::NoMem);
@@ -342,7 +346,9 @@ impl Member {
                 }
             }
             ToTask::Chain { group, anchor } => self.releases.begin_chain(group, anchor),
-            ToTask::Fabric { number, peer, offer } => self.on_fabric_question(state, number, peer, &offer),
+            ToTask::Fabric { number, peer, offer, cause } => {
+                self.on_fabric_question(state, number, (peer, cause), &offer);
+            }
             ToTask::Welcome(_) | ToTask::Refused(_) => {}
         }
     }
@@ -364,8 +370,10 @@ impl Member {
         match purpose {
             Purpose::DirectLink(peer) => {
                 self.direct.open_requests -= 1;
-                if failed {
-                    self.direct.on_break(peer);
+                match reply {
+                    Reply::Company => self.direct.on_company(peer),
+                    _ if failed => self.direct.on_break(peer),
+                    _ => {}
                 }
             }
             Purpose::FabricLink(peer) => self.on_fabric_reply(state, peer, &reply),
@@ -412,6 +420,8 @@ impl Member {
     fn on_connected(&mut self, state: &mut State, peer: Tid) {
         use std::os::fd::AsRawFd;
         if peer.is_task() {
+            // From now on this task sends to the peer without looking at the port table.
+            self.leave_unasked_links(|_| true);
             state.route_changed(peer, Some(self.endpoint.bell().as_raw_fd()));
         }
         self.poll(state);

@@ -8,6 +8,7 @@
 
 mod backlog;
 mod buffers;
+mod company;
 mod control;
 mod convert;
 mod direct;

@@ -459,7 +459,7 @@ impl Task {
             return Some(delivered);
         }
         let mut polls_links = true;
-        if count == 0 && (member.direct.is_active() || member.fabric.is_active()) {
+        if count == 0 && member.may_receive_in_place() {
             polls_links = member.direct.is_poll_due();
             let in_place = self.deliver_in_place(filter, kind, target);
             if in_place.is_some() {

@@ -2,8 +2,9 @@
 //@ ours-only D3: skip
 //@ hostfile * fabric=tcp
 //@ hostfile &delta fabric=off
+//@ daemon-env HPVM_ORDER=pairs
 //@ timeout 90
-#include "order.h"
+#include "all_to_all.h"
 #include <time.h>
 
 #define PvmFabricTasks 1006
