@@ -16,7 +16,7 @@
 //!
 //! `HPVM_ORDER=pairs` switches all this off.
 use crate::control::Member;
-use crate::receive::QueueSink;
+use crate::sinks::QueueSink;
 use crate::task::State;
 use pvm_core::proto::{Order, Request};
 use pvm_core::tid::Tid;

@@ -107,7 +107,7 @@ int main(int argc, char **argv)
     SHOW(talk(bravo, 20000));
     say(charlie, 2, 1);
     other = received_number(charlie, 3);
-    send_unread(bravo, 10);
+    send_unread(bravo, LONG_BYTES);
     say(other, 6, bravo);
     SHOW(received_number(bravo, 4));
     SHOW(talk(bravo, 20000));
