@@ -6,9 +6,7 @@
 //! single-threaded programs.
 #![forbid(unsafe_code)]
 
-mod backlog;
 mod buffers;
-mod company;
 mod control;
 mod convert;
 mod direct;
@@ -34,7 +32,6 @@ mod receive;
 mod requests;
 mod send;
 mod session;
-mod sinks;
 mod system;
 mod target;
 mod task;

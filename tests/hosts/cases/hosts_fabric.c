@@ -2,9 +2,8 @@
 //@ ours-only D3: skip
 //@ hostfile * fabric=tcp
 //@ hostfile &delta fabric=off
-//@ daemon-env HPVM_ORDER=pairs
 //@ timeout 90
-#include "all_to_all.h"
+#include "order.h"
 #include <time.h>
 
 #define PvmFabricTasks 1006

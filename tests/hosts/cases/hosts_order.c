@@ -1,7 +1,7 @@
 /* Order between tasks of different hosts along the default route, while other tasks send as well.
  */
 //@ timeout 60
-#include "all_to_all.h"
+#include "order.h"
 
 int main(int argc, char **argv)
 {

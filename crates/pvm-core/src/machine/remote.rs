@@ -309,7 +309,7 @@ fn is_for_master(request: &Request) -> bool {
     !matches!(
         request,
         Request::Connect(_)
-            | Request::Direct { .. }
+            | Request::Direct(_)
             | Request::AllowDirect(_)
             | Request::Fabric { .. }
             | Request::FabricAnswer { .. }

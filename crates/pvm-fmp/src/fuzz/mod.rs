@@ -27,14 +27,16 @@ pub const TARGETS: &[Target] = &[
             file("crates/pvm-fmp/src/arrival.rs"),
             part("crates/pvm-fmp/src/rendezvous.rs", &["receiver_answer", "sender_state", "claim", "request_eager"]),
             part(
-                "crates/pvm-fmp/src/queue/mod.rs",
+                "crates/pvm-fmp/src/queue.rs",
                 &[
+                    "from_number",
                     "stamp",
                     "find",
                     "next",
                     "next_immediate",
                     "has_next",
                     "head",
+                    "is_there",
                     "meta_of",
                     "copy_to",
                     "copy_any_to",
@@ -43,17 +45,14 @@ pub const TARGETS: &[Target] = &[
                 ],
             ),
             part(
-                "crates/pvm-fmp/src/queue/stamp.rs",
-                &["from_number", "bytes_of", "kind_of", "is_there", "well_known_of"],
-            ),
-            part("crates/pvm-fmp/src/outstanding.rs", &["remove", "holds"]),
-            part(
                 "crates/pvm-fmp/src/peer.rs",
                 &[
                     "find_record",
                     "consumed",
                     "at",
                     "follow",
+                    "remove",
+                    "holds",
                     "note_consumed",
                     "find_queue",
                     "may_have_new_queue",
@@ -80,7 +79,6 @@ pub const TARGETS: &[Target] = &[
                 "crates/pvm-fmp/src/endpoint/merge.rs",
                 &["poll_in_order", "look_for_heads", "earliest_before", "look_for_queue"],
             ),
-            part("crates/pvm-fmp/src/endpoint/gaps.rs", &["take"]),
             part("crates/pvm-fmp/src/endpoint/recent.rs", &["recent", "take", "probe_recent_immediate"]),
             part("crates/pvm-fmp/src/endpoint/in_progress.rs", &["receive_pipelined", "receive_complete"]),
             part(
@@ -376,8 +374,6 @@ fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Resul
                 Kind::CopyTime,
                 Kind::Dropped,
                 Kind::AfterFrame,
-                Kind::Gap,
-                Kind::NoMore,
             ];
             let kind = kinds[(value >> 40) as usize % kinds.len()];
             entry(from, hostile, kind, &[value])?;

@@ -8,7 +8,6 @@ mod leaks;
 mod messages;
 mod multicasts;
 mod notifies;
-mod order;
 mod requests;
 mod servers;
 mod tables;
@@ -37,7 +36,6 @@ pub struct Checks {
     notifies: notifies::Notifies,
     messages: messages::Messages,
     multicasts: multicasts::Multicasts,
-    order: order::Order,
     requests: requests::Requests,
     barriers: barriers::Barriers,
     faults: innocent::Faults,

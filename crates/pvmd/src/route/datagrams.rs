@@ -54,7 +54,9 @@ impl Route {
             }
             if let Stored::Complete(digest) = fetches.placed_heard(key, head.part) {
                 self.seals.hearing.remove(&head.name);
-                self.on_complete_body(key, digest, context);
+                if self.on_complete_body(key, digest, context).is_err() {
+                    self.break_link(key.origin);
+                }
             }
         }
         if head.round > 0 {
