@@ -105,6 +105,8 @@ mod mapping;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
+mod outstanding;
+#[cfg(not(loom))]
 mod packed_cell;
 #[cfg(not(loom))]
 mod pair_memory;

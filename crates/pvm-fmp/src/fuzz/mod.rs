@@ -27,16 +27,14 @@ pub const TARGETS: &[Target] = &[
             file("crates/pvm-fmp/src/arrival.rs"),
             part("crates/pvm-fmp/src/rendezvous.rs", &["receiver_answer", "sender_state", "claim", "request_eager"]),
             part(
-                "crates/pvm-fmp/src/queue.rs",
+                "crates/pvm-fmp/src/queue/mod.rs",
                 &[
-                    "from_number",
                     "stamp",
                     "find",
                     "next",
                     "next_immediate",
                     "has_next",
                     "head",
-                    "is_there",
                     "meta_of",
                     "copy_to",
                     "copy_any_to",
@@ -45,14 +43,17 @@ pub const TARGETS: &[Target] = &[
                 ],
             ),
             part(
+                "crates/pvm-fmp/src/queue/stamp.rs",
+                &["from_number", "bytes_of", "kind_of", "is_there", "well_known_of"],
+            ),
+            part("crates/pvm-fmp/src/outstanding.rs", &["remove", "holds"]),
+            part(
                 "crates/pvm-fmp/src/peer.rs",
                 &[
                     "find_record",
                     "consumed",
                     "at",
                     "follow",
-                    "remove",
-                    "holds",
                     "note_consumed",
                     "find_queue",
                     "may_have_new_queue",
