@@ -3,7 +3,7 @@
 //@ hostfile * fabric=tcp
 //@ hostfile &delta fabric=off
 //@ timeout 90
-#include "order.h"
+#include "all_to_all.h"
 #include <time.h>
 
 #define PvmFabricTasks 1006

@@ -1,7 +1,7 @@
 /* Order between tasks of different hosts along the default route, while other tasks send as well.
  */
 //@ timeout 60
-#include "order.h"
+#include "all_to_all.h"
 
 int main(int argc, char **argv)
 {

@@ -1,7 +1,7 @@
 /* Order while direct routes are being made: messages on the new route must not overtake those on the old one. */
 //@ ours-only D3: skip
 //@ timeout 60
-#include "order.h"
+#include "all_to_all.h"
 
 int main(int argc, char **argv)
 {

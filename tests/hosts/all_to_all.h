@@ -1,6 +1,6 @@
 /* Tests that messages between tasks of different hosts stay in order while all tasks send. */
-#ifndef ORDER_H
-#define ORDER_H
+#ifndef ALL_TO_ALL_H
+#define ALL_TO_ALL_H
 
 #include "hosts.h"
 
