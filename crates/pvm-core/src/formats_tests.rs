@@ -8,9 +8,9 @@ use crate::flows::multicast::datagram::{DatagramHead, NAME_BYTES};
 use crate::flows::multicast::{Announcement, BodyKey, BodyRequest, McastRoute};
 use crate::flows::pacing::Pacing;
 use crate::flows::{Credit, DataFrame, MessageHeader, frames};
-use crate::proto::{self, Reply, Request, Role, ToDaemon, ToTask};
+use crate::proto::{self, LinkCause, Order, Reply, Request, Role, TaskKind, ToDaemon, ToTask};
 use crate::tid::Tid;
-use crate::wire::{self, Frame, GroupChange, StartNews, StartOrder};
+use crate::wire::{self, Frame, GroupChange, LinkAnswer, Refusal, StartNews, StartOrder};
 use serde_reflection::{ContainerFormat, Samples, Tracer, TracerConfig};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -98,13 +98,28 @@ fn compare(name: &str, number: &str, version: u32, formats: &str) {
 
 #[test]
 fn the_formats_of_daemons_change_with_their_version() {
-    let types =
-        formats!(Frame, Code, GroupChange, McastRoute, Pacing, Reply, Request, Role, SocketAddr, StartNews, StartOrder);
+    let types = formats!(
+        Frame,
+        Code,
+        GroupChange,
+        LinkAnswer,
+        LinkCause,
+        McastRoute,
+        Order,
+        Pacing,
+        Refusal,
+        Reply,
+        Request,
+        Role,
+        SocketAddr,
+        StartNews,
+        StartOrder
+    );
     compare("daemons.txt", "wire::VERSION", wire::VERSION, &(types + &frames_on_data_links()));
 }
 
 #[test]
 fn the_formats_of_tasks_and_daemons_change_with_their_version() {
-    let types = formats!(ToDaemon, Code, Pacing, ToTask, Reply, Request, Role);
+    let types = formats!(ToDaemon, Code, LinkCause, Order, Pacing, ToTask, Reply, Request, Role, TaskKind);
     compare("tasks.txt", "proto::VERSION", proto::VERSION, &types);
 }

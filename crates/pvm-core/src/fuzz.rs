@@ -276,6 +276,10 @@ fn takes(inbound: &mut InboundFlows<Vec<u8>>, host: Tid, head: FrameHeader, body
             }
             true
         }
+        FrameHeader::Mark { dst, count } => {
+            rewritten(&DataFrame::<()>::Mark { dst, count }, 0);
+            inbound.arrivals.marked(host, dst, count).is_ok()
+        }
         FrameHeader::Credit { dst, bytes } => {
             let mut written = Vec::new();
             flows::frames::write_credit(&flows::Credit { host, dst, bytes }, &mut written);

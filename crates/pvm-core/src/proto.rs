@@ -16,7 +16,7 @@ pub use serde_bytes::ByteBuf;
 
 /// The version of the protocol. The daemon refuses a task of another version with `PvmBadVersion`. A test compares
 /// the formats of the frames with `formats/tasks.txt`.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// A frame between a task and its daemon. The longest one holds an entry of a mailbox.
 ///
@@ -68,6 +68,38 @@ pub struct Hello {
     pub cookie: Option<u32>,
     /// The name for `pvm_tasks`, normally empty.
     pub name: ByteBuf,
+    /// What the task does.
+    pub kind: TaskKind,
+}
+
+/// What a task does.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TaskKind {
+    /// It is a program, which may send messages.
+    #[default]
+    Program,
+    /// It makes requests only, and sends no messages to tasks: the console, `pvm run`.
+    Tool,
+}
+
+/// Which order messages between two hosts keep (`HPVM_ORDER`).
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// The messages of all tasks of one host to those of the other one are received in the order in which they were sent.
+    /// So there are links that no program has asked for only between hosts with one task each.
+    #[default]
+    Hosts,
+    /// Only those of each pair of tasks.
+    Pairs,
+}
+
+/// Why two tasks of different hosts have a link of their own, a direct one or one on a fabric.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkCause {
+    /// The program of one of them has asked for direct routes (`PvmRouteDirect`).
+    Program,
+    /// One of them sends much to the other.
+    Traffic,
 }
 
 /// A frame from the daemon to a task. The task handles frames in the order of their arrival.
@@ -107,7 +139,7 @@ pub enum ToTask {
     Chain { group: u64, anchor: Option<Release> },
     /// A task of another host wants to exchange messages on a fabric. The answer is [`Request::FabricAnswer`] with the
     /// same `number`.
-    Fabric { number: u32, peer: Tid, offer: FabricOffer },
+    Fabric { number: u32, peer: Tid, offer: FabricOffer, cause: LinkCause },
 }
 
 /// What the tasks of a link on a fabric must know of each other. It travels through their daemons, and is believed only
@@ -146,6 +178,8 @@ pub struct Direct {
     pub pacing: Pacing,
     /// Whether packets of several senders to this host were lost at about the same time a short time ago.
     pub overflows: bool,
+    /// Why there is the link.
+    pub cause: LinkCause,
 }
 
 impl std::fmt::Debug for Direct {
@@ -170,6 +204,8 @@ pub struct Welcome {
     /// The fabric that the users of the machine and of this host want, unless the environment of the task says
     /// otherwise.
     pub fabric: Wish,
+    /// Which order messages between hosts keep.
+    pub order: Order,
 }
 
 /// `struct Pvmtracer` (contract 1.6): the destination of a task's output and traces.
@@ -244,8 +280,9 @@ pub enum Request {
     /// Introduce this task and a peer on this host to each other. Answer: `Reply::Done` after `ToTask::Peer`, or
     /// `NoTask`.
     Connect(Tid),
-    /// Make a direct link to a task of another host. Answer: `Reply::Done` after `ToTask::Direct`, or an error.
-    Direct(Tid),
+    /// Make a direct link to a task of another host. Answer: `Reply::Done` after `ToTask::Direct`, `Reply::Company`, or
+    /// an error.
+    Direct { to: Tid, cause: LinkCause },
     /// Allow direct links to this task, or forbid them (`pvm_setopt` for `PvmRoute`). They are allowed at first.
     /// Answer: `Reply::Done`.
     AllowDirect(bool),
@@ -337,8 +374,8 @@ pub enum Request {
     /// release of the barrier before itself. That barrier needs no answer any more.
     NextBarrier { group: u64, count: i32, lan: bool, heard: Release },
     /// Make a link on a fabric to a task of another host. The daemon drops the secrets if the network is trusted, unless
-    /// `always_sealed` is true. Answer: `Reply::Fabric`, or an error.
-    Fabric { to: Tid, offer: FabricOffer, always_sealed: bool },
+    /// `always_sealed` is true. Answer: `Reply::Fabric`, `Reply::Company`, or an error.
+    Fabric { to: Tid, offer: FabricOffer, always_sealed: bool, cause: LinkCause },
     /// The answer to [`ToTask::Fabric`]: an encoded [`crate::fabric::Introduction`], or `None` if the task wants no link.
     /// Answer: `Reply::Done`; `NoTask` if the asking task does not wait for it any more, `Denied` if there cannot be a
     /// link.
@@ -434,6 +471,8 @@ pub enum Reply {
         introduction: ByteBuf,
         sealed: bool,
     },
+    /// There is no link for which only the traffic speaks ([`LinkCause`]), since one of the two hosts has several tasks.
+    Company,
 }
 
 /// How the process that was started for a task has ended.

@@ -10,7 +10,7 @@ use crate::fabric::Wish;
 use crate::flows::multicast::McastRoute;
 use crate::flows::pacing::Pacing;
 use crate::machine::{Taken, Waiting};
-use crate::proto::{ByteBuf, FabricOffer, Message, Reply, Request, Role, Spawn, TraceSettings};
+use crate::proto::{ByteBuf, FabricOffer, LinkCause, Message, Order, Reply, Request, Role, Spawn, TraceSettings};
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub use crate::proto::{decode, encode};
 /// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
 /// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test
 /// compares the formats of the frames with `formats/daemons.txt`.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// A frame on the control link between two daemons. The longest frame contains a frame of a task.
 ///
@@ -87,6 +87,26 @@ pub struct MachineSettings {
     pub broadcast: Option<SocketAddrV4>,
     /// The fabric of hosts that have no setting of their own.
     pub fabric: Wish,
+    /// Which order messages between hosts keep.
+    pub order: Order,
+}
+
+/// Why two tasks get no link.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// One of the tasks wants none or has ended, or something is missing.
+    Denied,
+    /// No program has asked for the link, and one of the two hosts has several tasks ([`Order::Hosts`]).
+    Company,
+}
+
+/// The answer of a task that is asked for a link on a fabric, or of its daemon.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub enum LinkAnswer {
+    /// The introduction of the task ([`crate::fabric::Introduction`]).
+    Introduction(ByteBuf),
+    /// There will be no link.
+    Refused(Refusal),
 }
 
 /// Options of the hostfile that only the new host needs.
@@ -187,11 +207,11 @@ pub enum Frame {
 
     // ----- direct links
     /// `from` wants a direct link to `to`. If there is a `call`, the receiver of this frame connects.
-    Direct { number: u32, from: Tid, to: Tid, call: Option<DirectCall> },
+    Direct { number: u32, from: Tid, to: Tid, call: Option<DirectCall>, cause: LinkCause },
     /// The answer to `Direct` without a `call`: the sender of `Direct` may connect.
     DirectCall { number: u32, call: DirectCall },
     /// The answer to `Direct`: there will be no link.
-    DirectRefused { number: u32 },
+    DirectRefused { number: u32, why: Refusal },
 
     // ----- deaths
     /// To the host of `tid`: notify `watcher` when the task ends.
@@ -255,9 +275,9 @@ pub enum Frame {
 
     // ----- fabrics
     /// `from` wants a link on a fabric to `to`. The answer is `FabricAnswer`.
-    Fabric { number: u32, from: Tid, to: Tid, offer: FabricOffer },
-    /// The answer to `Fabric`: the introduction of the task that was asked, or `None` if there will be no link.
-    FabricAnswer { number: u32, introduction: Option<ByteBuf> },
+    Fabric { number: u32, from: Tid, to: Tid, offer: FabricOffer, cause: LinkCause },
+    /// The answer to `Fabric`.
+    FabricAnswer { number: u32, answer: LinkAnswer },
 }
 
 /// The arrival of a member at a barrier of its group, by way of the daemons.

@@ -392,6 +392,15 @@ pub enum Arrival<'a> {
 pub trait Sink {
     /// Takes a message of task `from`. Messages of one sender arrive in the order in which they were sent.
     fn arrived(&mut self, from: u32, meta: crate::Meta, body: Arrival<'_>);
+    /// Notes that the next `count` messages of another host, which the daemon passes on, come before all that arrives from now
+    /// on.
+    #[inline]
+    fn gap(&mut self, _host: u32, _count: u32) {}
+    /// Notes that no more messages of another host arrive. Returns whether messages that were kept have arrived thereby.
+    #[inline]
+    fn no_more(&mut self, _host: u32) -> bool {
+        false
+    }
     /// Returns whether messages of that task are wanted now; unwanted ones stay in their queues.
     #[inline]
     fn wants(&self, _from: u32) -> bool {

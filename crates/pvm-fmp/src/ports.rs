@@ -32,6 +32,9 @@ struct Tasks {
     /// The number of connected tasks on this host, and of those that are awake.
     connected: AtomicU32,
     awake: AtomicU32,
+    /// How often the tasks that may send messages have become several, or ceased to be: even while there is one at most, odd
+    /// while there are several.
+    company: AtomicU32,
 }
 
 #[repr(C)]
@@ -137,6 +140,15 @@ impl PortTable {
         tasks.connected.store(connected, Ordering::Relaxed);
         tasks.awake.store(awake, Ordering::Relaxed);
     }
+    /// Notes whether several tasks of this host may send messages.
+    pub fn set_company(&self, several: bool) {
+        let word = &self.mapped.table().tasks.0.company;
+        let changes = word.load(Ordering::Relaxed);
+        if (changes % 2 == 1) != several {
+            // Pair `company`: a task that learns anything from one that has come since sees that it has come.
+            word.store(changes.wrapping_add(1), Ordering::Release);
+        }
+    }
 }
 
 /// A task's side of the port table.
@@ -175,6 +187,12 @@ impl PortView {
     pub fn advice(&self, place: usize) -> u64 {
         self.0.table().advice.0[place % ADVICE_WORDS].load_relaxed()
     }
+    /// Returns how often the tasks that may send messages have become several, or ceased to be: an odd number if they are.
+    #[inline]
+    pub fn company(&self) -> u32 {
+        // Pair `company`.
+        self.0.table().tasks.0.company.load_acquire()
+    }
     /// Returns whether the tasks that are awake outnumber cores.
     #[inline]
     pub fn crowded(&self) -> bool {
@@ -211,6 +229,11 @@ mod tests {
         assert!(view.crowded() && view.may_be_crowded());
         table.set_tasks(3, 2);
         assert!(!view.crowded() && view.may_be_crowded());
+        let companies = [false, true, true, false, true].map(|several| {
+            table.set_company(several);
+            view.company()
+        });
+        assert_eq!(companies, [0, 1, 1, 2, 3]);
         assert_eq!(view.advice(3), 0);
         table.set_advice([7; ADVICE_WORDS]);
         assert_eq!(view.advice(3), 7);

@@ -3,11 +3,11 @@ use crate::life::Life;
 use pvm_core::codes;
 use pvm_core::flows::pacing::Pacing;
 use pvm_core::machine::{Taken, Waiting};
-use pvm_core::proto::{ByteBuf, Message, Reply, Request, Role, TraceSettings};
+use pvm_core::proto::{ByteBuf, LinkCause, Message, Order, Reply, Request, Role, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{
     Arrival, CHAIN_VALUE_BYTES, DirectCall, Frame, GroupChange, GroupState, HostEntry, HostOptions, KEY_BYTES,
-    MachineSettings, Release, SECRET_BYTES, Servers, StartNews, StartOrder,
+    MachineSettings, Refusal, Release, SECRET_BYTES, Servers, StartNews, StartOrder,
 };
 use std::collections::BTreeMap;
 
@@ -86,6 +86,7 @@ fn of_the_master(life: &mut Life) -> Frame {
                 debug_mask: -1,
                 host_watches: u64::MAX,
                 pacing: Pacing::Off,
+                order: Order::Hosts,
                 barrier_tree_hosts: 1,
                 barrier_broadcast_hosts: 1,
                 fabric: Default::default(),
@@ -224,11 +225,17 @@ fn direct(life: &mut Life) -> Frame {
     let call = DirectCall { shown: secret, back: secret, secret };
     let (number, from, to) = (life.prng.u32(..64), life.any_tid(), life.any_tid());
     match life.prng.u32(..4) {
-        0 => Frame::Direct { number, from, to, call: None },
+        0 => Frame::Direct { number, from, to, call: None, cause: LinkCause::Traffic },
         // Both tasks may exist, but nobody expects a connection with the secrets of this call.
-        1 => Frame::Direct { number, from: life.own_task(), to: life.victim(), call: Some(call) },
+        1 => Frame::Direct {
+            number,
+            from: life.own_task(),
+            to: life.victim(),
+            call: Some(call),
+            cause: LinkCause::Program,
+        },
         2 => Frame::DirectCall { number, call },
-        _ => Frame::DirectRefused { number },
+        _ => Frame::DirectRefused { number, why: Refusal::Company },
     }
 }
 

@@ -3,7 +3,7 @@ use crate::datagrams::Group;
 use crate::false_frames;
 use crate::life::Life;
 use pvm_core::codes::{self, MBOX_MULTI_INSTANCE, MBOX_WAIT_FOR_INFO};
-use pvm_core::proto::{ByteBuf, Request, Spawn, TraceSettings};
+use pvm_core::proto::{ByteBuf, LinkCause, Request, Spawn, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;
 use pvm_net::Security;
@@ -141,8 +141,12 @@ fn questions(life: &mut Life) {
             9 => Request::Config,
             10 => Request::AwaitHosts,
             // These requests may be answered only by the daemon of the task's own host.
-            _ => [Request::Connect(tid), Request::Direct(tid), Request::NewContext, Request::Tickle(vec![1; 9])]
-                [life.prng.usize(..4)]
+            _ => [
+                Request::Connect(tid),
+                Request::Direct { to: tid, cause: LinkCause::Program },
+                Request::NewContext,
+                Request::Tickle(vec![1; 9]),
+            ][life.prng.usize(..4)]
             .clone(),
         };
         ask(life, host, request);

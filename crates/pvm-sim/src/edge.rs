@@ -7,7 +7,7 @@ use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::world::{Event, MASTER, Phase, World};
 use pvm_core::codes::Code;
 use pvm_core::machine::{Action, Found, Start};
-use pvm_core::proto::{ByteBuf, Hello, Reply, Request, TaskEnd, ToDaemon, ToTask, VERSION};
+use pvm_core::proto::{ByteBuf, Hello, Reply, Request, TaskEnd, TaskKind, ToDaemon, ToTask, VERSION};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
 
@@ -69,11 +69,12 @@ impl World {
                 }
             }
             Action::Input { tid, .. } => self.nodes[node].machine.handle_input_taken(tid, true),
-            Action::Born { .. } => {}
+            Action::Born { .. } | Action::Company(_) => {}
             Action::Forget { tid } => {
                 self.nodes[node].tasks.remove(&tid);
                 self.nodes[node].kept.remove(&tid);
                 self.forget_held(node, tid);
+                self.checks.order_forgets_task(tid);
                 self.nodes[node].inbound.task_gone(tid);
             }
             Action::TellTime { to, wait } => {
@@ -192,7 +193,13 @@ impl World {
         if one.stage != Stage::Starting {
             return;
         }
-        let hello = Hello { version: VERSION, pid: one.process as u32, cookie: one.cookie, name: ByteBuf::new() };
+        let hello = Hello {
+            version: VERSION,
+            pid: one.process as u32,
+            cookie: one.cookie,
+            name: ByteBuf::new(),
+            kind: TaskKind::Program,
+        };
         let process = one.process;
         self.nodes[node].machine.handle_hello(task as u64, process, &hello);
     }
@@ -242,9 +249,8 @@ impl World {
     /// Lets the daemon read a frame of a task.
     pub fn read_from_task(&mut self, node: NodeId, task: TaskId) {
         let Some(frame) = self.tasks[task].to_daemon.pop_front() else { return };
-        if frame == ToDaemon::Bye {
-            self.poll_queue(node, task, true);
-        }
+        // The task may know of what others have sent.
+        self.poll_queues(node, Some(task).filter(|_| frame == ToDaemon::Bye));
         let (tid, now) = (self.tasks[task].tid, self.time(node));
         let host = self.nodes[node].tid;
         self.trace.number(u64::from(tid.0));
@@ -283,7 +289,7 @@ impl World {
 
     /// Lets the daemon notice that a task's socket has closed.
     pub fn socket_closed(&mut self, node: NodeId, task: TaskId) {
-        self.poll_queue(node, task, true);
+        self.poll_queues(node, Some(task));
         let tid = self.tasks[task].tid;
         if tid != Tid::NONE {
             self.nodes[node].machine.handle_disconnect(tid);
@@ -292,7 +298,7 @@ impl World {
 
     /// Lets the daemon read what a process has sent, and then notice that the process has ended.
     pub fn process_ended(&mut self, node: NodeId, task: TaskId, status: i32) {
-        self.poll_queue(node, task, true);
+        self.poll_queues(node, Some(task));
         self.read_output(node, task);
         let tid = self.tasks[task].tid;
         self.nodes[node].machine.handle_process_end(tid, TaskEnd { status, ..TaskEnd::default() });

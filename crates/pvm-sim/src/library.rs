@@ -1,5 +1,5 @@
 //! The PVM library of a simulated program: requests, introductions, queues.
-use crate::program::{Open, QueuedMessage, Stage, TaskId, Unsent};
+use crate::program::{Entry, Open, QueuedMessage, Stage, TaskId, Unsent, Waiting};
 use crate::world::{Event, World};
 use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask};
 use pvm_core::tid::Tid;
@@ -30,13 +30,16 @@ impl World {
         match frame {
             ToTask::Reply { wait, reply } => self.replied(task, wait, reply),
             ToTask::Message(message) => {
-                // Messages that the daemon queued earlier must be taken first.
-                self.take_from_daemon(task);
-                self.message_of_daemon(task, &message);
+                // What was queued earlier must be taken first.
+                self.take_in(task);
+                match self.tasks[task].backlog.is_empty() {
+                    true => self.message_of_daemon(task, &message),
+                    false => self.tasks[task].backlog.push_back(Waiting::OfDaemon(message)),
+                }
             }
             ToTask::Peer(tid) => drop(self.tasks[task].introduced.insert(tid)),
             ToTask::PeerGone(tid) => {
-                self.take_from(task, tid);
+                self.take_in(task);
                 self.tasks[task].introduced.remove(&tid);
             }
             _ => {}
@@ -64,29 +67,53 @@ impl World {
             // The task will poll when it has been welcomed.
             return;
         }
-        let sources: Vec<Tid> = one.from_peers.keys().copied().collect();
-        for src in sources {
-            self.take_from(task, src);
-        }
-        self.take_from_daemon(task);
+        self.take_in(task);
     }
 
-    fn take_from(&mut self, task: TaskId, src: Tid) {
-        for message in self.tasks[task].from_peers.remove(&src).unwrap_or_default() {
-            self.received(task, &message);
+    /// Takes everything from a task's queues, and receives what is not behind a gap.
+    fn take_in(&mut self, task: TaskId) {
+        let own = self.nodes[self.tasks[task].node].tid;
+        let mut some = false;
+        while let Some(entry) = self.tasks[task].inbox.pop_front() {
+            let one = &mut self.tasks[task];
+            match entry {
+                Entry::Gap { host, count } => one.backlog.push_back(Waiting::Gap { host, count, arrived: Vec::new() }),
+                Entry::NoMore(from) => one.backlog.iter_mut().for_each(|waiting| match waiting {
+                    Waiting::Gap { host, count, .. } if *host == from => *count = 0,
+                    _ => {}
+                }),
+                Entry::Message(message) => {
+                    let is_far = message.src.host() != own;
+                    one.from_daemon_taken += u64::from(is_far);
+                    some |= is_far;
+                    one.add_to_backlog(message);
+                }
+            }
+            self.release_backlog(task);
+        }
+        if some {
+            let (late, mark) = (self.short_time(), self.tasks[task].from_daemon_taken);
+            self.queue.push(self.now + late, Event::Released(task, mark));
         }
     }
 
-    fn take_from_daemon(&mut self, task: TaskId) {
-        let queued = std::mem::take(&mut self.tasks[task].from_daemon_queue);
-        if queued.is_empty() {
-            return;
+    fn release_backlog(&mut self, task: TaskId) {
+        loop {
+            let backlog = &mut self.tasks[task].backlog;
+            let Some(first) = backlog.front_mut() else { return };
+            if let Waiting::Gap { count, arrived, .. } = first {
+                let (is_open, arrived) = (*count > 0, std::mem::take(arrived));
+                arrived.iter().for_each(|message| self.received(task, message));
+                if is_open {
+                    return;
+                }
+            }
+            match self.tasks[task].backlog.pop_front() {
+                Some(Waiting::Message(message)) => self.received(task, &message),
+                Some(Waiting::OfDaemon(message)) => self.message_of_daemon(task, &message),
+                Some(Waiting::Gap { .. }) | None => {}
+            }
         }
-        for message in queued {
-            self.received(task, &message);
-        }
-        let (late, mark) = (self.short_time(), self.tasks[task].from_daemon_count);
-        self.queue.push(self.now + late, Event::Released(task, mark));
     }
 
     fn received(&mut self, task: TaskId, message: &QueuedMessage) {
@@ -105,6 +132,7 @@ impl World {
             self.checks.multicast_arrived(message.src, tid, number);
         }
         self.checks.message(message.src, tid, number);
+        self.checks.ordered_receive(tid, message.order);
     }
 
     /// Schedules a poll of a task's queues by the task.
@@ -185,10 +213,13 @@ impl World {
         let to: Vec<(Tid, u64)> = unsent.to.iter().map(|dst| (*dst, self.checks.sent(src, *dst))).collect();
         self.trace.line(self.now, own, || format!("{src} sends {to:?}"));
         let multicast = (to.len() > 1).then(|| self.checks.multicast(src, &unsent.to));
-        let message = Rc::new(QueuedMessage { src, to, bytes: unsent.bytes, multicast, known_task });
+        self.last_message += 1;
+        let order = self.last_message;
+        self.checks.ordered_send(src, &unsent.to, order);
+        let message = Rc::new(QueuedMessage { src, to, order, bytes: unsent.bytes, multicast, known_task });
         for dst in unsent.to.iter().filter(|dst| dst.host() == own) {
             if let Some(other) = self.nodes[node].tasks.get(dst).copied() {
-                self.tasks[other].from_peers.entry(src).or_default().push_back(message.clone());
+                self.tasks[other].inbox.push_back(Entry::Message(message.clone()));
                 self.plan_take(other);
             }
         }

@@ -1,12 +1,11 @@
 //! Links between daemons, and the frames and messages on them.
-use crate::multicast::Held;
 use crate::network::{Item, Kind, Link, LinkId, NodeId};
 use crate::node::{Node, NodeState};
-use crate::program::{QueuedMessage, Stage, TaskId};
+use crate::program::{Entry, QueuedMessage, Stage, TaskId};
 use crate::queue::{MICROSECOND, MILLISECOND};
 use crate::world::{Event, Phase, World};
 use pvm_core::flows::pacing::Grant;
-use pvm_core::flows::{Credit, DataFrame, MessageHeader};
+use pvm_core::flows::{Credit, DataFrame, Gap, MessageHeader};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
 use std::collections::BTreeSet;
@@ -112,7 +111,14 @@ impl World {
         self.nodes[node].data_expected.remove(&host);
         self.nodes[node].data_calls.remove(&host);
         self.nodes[node].flows.host_gone(host);
-        self.nodes[node].inbound.host_gone(host);
+        for dst in self.nodes[node].inbound.host_gone(host) {
+            if let Some(task) = self.receiver(node, dst) {
+                self.tried.gaps_given_up += 1;
+                self.tasks[task].inbox.push_back(Entry::NoMore(host));
+                self.plan_take(task);
+            }
+        }
+        self.checks.order_forgets(tid, host);
         self.nodes[node].pacer.host_gone(host);
         self.nodes[node].held.host_gone(host);
         self.send_body_requests(node);
@@ -331,42 +337,66 @@ impl World {
                 assert_eq!(place.at, range.start);
                 inbound.chunk_placed(host, *transfer, range.len())
             }
-            DataFrame::InBand { dst, payload } if self.nodes[node].held.is_held(host, *dst) => {
-                let frame = Held::Frame(payload.clone());
-                let held = self.nodes[node].held.hold_frame(host, *dst, frame, payload.len());
-                return held.expect("few frames wait");
+            DataFrame::InBand { payload, .. } => {
+                self.make_gaps(node, host, None);
+                return self.frame_arrived(node, host, payload);
             }
-            DataFrame::InBand { payload, .. } => return self.frame_arrived(node, host, payload),
+            DataFrame::Mark { dst, count } => {
+                self.tried.marks += 1;
+                let marked = self.nodes[node].inbound.arrivals.marked(host, *dst, *count);
+                return marked.expect("flows keep to their limits");
+            }
             DataFrame::Announce { header, announcement } => return self.announced(node, host, header, announcement),
             DataFrame::Request { key, request } => return self.body_request(node, host, *key, request.clone()),
             DataFrame::Part { key, range, .. } => return self.body_part(node, host, *key, range),
         };
         let Some((header, message)) = whole else { return };
-        for dst in header.receivers() {
+        let dsts: Vec<Tid> = header.receivers().collect();
+        let some_wait = dsts.iter().any(|dst| self.nodes[node].held.is_held(host, *dst));
+        self.make_gaps(node, host, Some(dsts.as_slice()).filter(|_| !some_wait));
+        for dst in dsts {
             let to_one = MessageHeader { dst, others: Vec::new(), ..header.clone() };
             match self.nodes[node].held.is_held(host, dst) {
-                true => self.nodes[node].held.hold(host, dst, Held::Message(to_one, message.clone())),
+                true => self.nodes[node].held.hold(host, dst, (to_one, message.clone())),
                 false => self.hand_out(node, host, &to_one, &message),
             }
         }
     }
 
-    /// Delivers a complete message to its receivers.
-    pub fn hand_out(&mut self, node: NodeId, from: Tid, header: &MessageHeader, message: &Rc<QueuedMessage>) {
-        for dst in header.receivers() {
-            let task = self.nodes[node].tasks.get(&dst).copied();
-            let task = task.filter(|task| matches!(self.tasks[*task].stage, Stage::Starting | Stage::Enrolled));
-            let Some(task) = task else {
-                self.nodes[node].inbound.dropped(dst, from, header.bytes);
-                continue;
+    /// Makes gaps for what precedes the next messages of these tasks; without tasks, for all that has begun.
+    pub fn make_gaps(&mut self, node: NodeId, from: Tid, dsts: Option<&[Tid]>) {
+        loop {
+            let arrivals = &mut self.nodes[node].inbound.arrivals;
+            let gap = match dsts {
+                Some(dsts) => arrivals.gap_before_next(from, dsts),
+                None => arrivals.gap_before_all(from),
             };
-            let one = &mut self.tasks[task];
-            one.from_daemon_queue.push_back(message.clone());
-            one.from_daemon_count += 1;
-            let mark = one.from_daemon_count;
-            self.nodes[node].inbound.delivered(dst, from, header.bytes, mark);
-            self.plan_take(task);
+            let Some(Gap { dst, count }) = gap else { return };
+            if let Some(task) = self.receiver(node, dst) {
+                self.tried.gaps += 1;
+                self.tasks[task].inbox.push_back(Entry::Gap { host: from, count });
+            }
         }
+    }
+
+    /// Returns the task to which messages for this tid go.
+    fn receiver(&self, node: NodeId, dst: Tid) -> Option<TaskId> {
+        let task = self.nodes[node].tasks.get(&dst).copied();
+        task.filter(|task| matches!(self.tasks[*task].stage, Stage::Starting | Stage::Enrolled))
+    }
+
+    /// Delivers a complete message to one receiver.
+    pub fn hand_out(&mut self, node: NodeId, from: Tid, header: &MessageHeader, message: &Rc<QueuedMessage>) {
+        let dst = header.dst;
+        let Some(task) = self.receiver(node, dst) else {
+            return self.nodes[node].inbound.dropped(dst, from, header.bytes);
+        };
+        let one = &mut self.tasks[task];
+        one.inbox.push_back(Entry::Message(message.clone()));
+        one.from_daemon_count += 1;
+        let mark = one.from_daemon_count;
+        self.nodes[node].inbound.delivered(dst, from, header.bytes, mark);
+        self.plan_take(task);
     }
 
     /// Sends data on the link to a host while the link has room. If there is no link, asks the daemon's rules for one.
@@ -439,35 +469,37 @@ impl World {
         }
     }
 
-    /// Polls the messages that a task has queued for other hosts. If `all` is set, the task has ended; then all its
-    /// messages are polled, because they must precede the report of its end.
-    pub fn poll_queue(&mut self, node: NodeId, task: TaskId, all: bool) {
+    /// Takes the messages that tasks have queued for other hosts, in the order in which they were sent. `ended`: a task that
+    /// has ended. All its messages are taken, because they must precede the report of its end.
+    pub fn poll_queues(&mut self, node: NodeId, ended: Option<TaskId>) {
+        loop {
+            let tasks = self.nodes[node].tasks.values().copied().chain(ended);
+            let first = |task: TaskId| self.tasks[task].to_daemon_queue.front().map(|message| (message.order, task));
+            let may_take =
+                |task: &TaskId| Some(*task) == ended || self.nodes[node].flows.may_take(self.tasks[*task].tid);
+            let Some((_, task)) = tasks.filter(may_take).filter_map(first).min() else { return };
+            self.take_for_others(node, task);
+        }
+    }
+
+    fn take_for_others(&mut self, node: NodeId, task: TaskId) {
         let src = self.tasks[task].tid;
-        if !all {
-            self.tasks[task].poll_planned = false;
-        }
-        while all || self.nodes[node].flows.may_take(src) {
-            let Some(message) = self.tasks[task].to_daemon_queue.pop_front() else { return };
-            let own = self.nodes[node].tid;
-            let known = |tid: &Tid| tid.host() != own && self.nodes[node].known.contains_key(&tid.host());
-            let dsts: Vec<Tid> = message.to.iter().map(|(tid, _)| *tid).filter(known).collect();
-            let copy = QueuedMessage { src, ..(*message).clone() };
-            let (meta, bytes) = ([0; 5], message.bytes);
-            let held = if bytes < 4096 { bytes } else { 0 };
-            match dsts.as_slice() {
-                [] => continue,
-                [dst] => self.nodes[node].flows.send(src, *dst, meta, bytes, held, copy),
-                several => {
-                    let delivery = self.plan_multicast(node, several, bytes, &copy);
-                    self.nodes[node].flows.multicast(src, several, meta, (bytes, held), copy, delivery);
-                }
-            }
-            let mut hosts: Vec<Tid> = dsts.iter().map(|tid| tid.host()).collect();
-            hosts.sort_unstable();
-            hosts.dedup();
-            for host in hosts {
-                self.carry(node, host);
+        let Some(message) = self.tasks[task].to_daemon_queue.pop_front() else { return };
+        let own = self.nodes[node].tid;
+        let known = |tid: &Tid| tid.host() != own && self.nodes[node].known.contains_key(&tid.host());
+        let dsts: Vec<Tid> = message.to.iter().map(|(tid, _)| *tid).filter(known).collect();
+        let copy = QueuedMessage { src, ..(*message).clone() };
+        let (meta, bytes) = ([0; 5], message.bytes);
+        let held = if bytes < 4096 { bytes } else { 0 };
+        match dsts.as_slice() {
+            [] => return,
+            [dst] => self.nodes[node].flows.send(src, *dst, meta, bytes, held, copy),
+            several => {
+                let delivery = self.plan_multicast(node, several, bytes, &copy);
+                self.nodes[node].flows.multicast(src, several, meta, (bytes, held), copy, delivery);
             }
         }
+        let hosts: BTreeSet<Tid> = dsts.iter().map(|tid| tid.host()).collect();
+        hosts.into_iter().for_each(|host| self.carry(node, host));
     }
 }

@@ -15,13 +15,8 @@ use std::rc::Rc;
 /// How long a daemon withholds a report, at most. The patience of the sender's daemon ends before that, or later.
 const WITHHELD_MOST: Nanos = 300 * MILLISECOND;
 
-/// What waits behind an announced message.
-pub enum Held {
-    /// A message for one task.
-    Message(MessageHeader, Rc<QueuedMessage>),
-    /// An in-band frame.
-    Frame(Vec<u8>),
-}
+/// A message for one task, which waits behind an announced message.
+pub type Held = (MessageHeader, Rc<QueuedMessage>);
 
 impl World {
     /// Plans how a multicast of a daemon reaches the hosts of its receivers.
@@ -133,33 +128,27 @@ impl World {
         let Some((header, message)) = one.inbound.fetches.finish(key) else { return };
         one.flows.body_grows(key, header.bytes);
         self.checks.body_complete(one.tid, key, header.bytes);
+        if !header.others.is_empty() {
+            self.make_gaps(node, key.origin, None);
+        }
         for dst in header.receivers() {
             let to_one = MessageHeader { dst, others: Vec::new(), ..header.clone() };
-            let held = Held::Message(to_one.clone(), message.clone());
+            let held = (to_one.clone(), message.clone());
             if self.nodes[node].held.complete(key.origin, dst, key, held).is_some() {
                 self.hand_out(node, key.origin, &to_one, &message);
             }
-            self.release_held(node, key.origin, dst);
-        }
-    }
-
-    /// Delivers what no announced message precedes any more.
-    fn release_held(&mut self, node: NodeId, from: Tid, dst: Tid) {
-        while let Some(held) = self.nodes[node].held.pop(from, dst) {
-            match held {
-                Held::Message(header, message) => self.hand_out(node, from, &header, &message),
-                Held::Frame(frame) => self.frame_arrived(node, from, &frame),
+            // Deliver what no announced message precedes any more.
+            while let Some((header, message)) = self.nodes[node].held.pop(key.origin, dst) {
+                self.make_gaps(node, key.origin, Some(&[dst]));
+                self.hand_out(node, key.origin, &header, &message);
             }
         }
     }
 
     /// Forgets a task that may have messages behind an announced one.
     pub fn forget_held(&mut self, node: NodeId, task: Tid) {
-        for (from, held) in self.nodes[node].held.task_gone(task) {
-            match held {
-                Held::Message(header, _) => self.nodes[node].inbound.dropped(task, from, header.bytes),
-                Held::Frame(frame) => self.frame_arrived(node, from, &frame),
-            }
+        for (from, (header, _)) in self.nodes[node].held.task_gone(task) {
+            self.nodes[node].inbound.dropped(task, from, header.bytes);
         }
     }
 

@@ -49,7 +49,7 @@ impl Item {
                 DataFrame::Chunk { range, .. } => 16 + range.len(),
                 DataFrame::InBand { payload, .. } => 16 + payload.len(),
                 DataFrame::Part { range, .. } => 32 + range.len(),
-                DataFrame::Announce { .. } | DataFrame::Request { .. } => 64,
+                DataFrame::Announce { .. } | DataFrame::Request { .. } | DataFrame::Mark { .. } => 64,
             },
             _ => 32,
         }

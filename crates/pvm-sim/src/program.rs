@@ -2,9 +2,9 @@
 use crate::network::NodeId;
 use crate::prng::Prng;
 use crate::queue::Nanos;
-use pvm_core::proto::{Request, ToDaemon, ToTask, TraceSettings};
+use pvm_core::proto::{Message, Request, ToDaemon, ToTask, TraceSettings};
 use pvm_core::tid::Tid;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 /// The index of a process. An index is never used again.
@@ -20,12 +20,48 @@ pub struct QueuedMessage {
     pub src: Tid,
     /// The receivers, each with a number: how many messages, with this one, the sender has sent to that receiver.
     pub to: Vec<(Tid, u64)>,
+    /// Its number among all messages, in the order in which they were sent.
+    pub order: u64,
     /// The number of bytes of the body.
     pub bytes: usize,
     /// If there are several receivers: the number of this multicast.
     pub multicast: Option<u64>,
     /// A task that the sender knows; the receivers learn of it from this message.
     pub known_task: Option<Tid>,
+}
+
+/// An entry of a task's queues.
+#[derive(Debug, Clone)]
+pub enum Entry {
+    /// A message.
+    Message(Rc<QueuedMessage>),
+    /// The next messages of a host come before all later entries.
+    Gap {
+        /// The host.
+        host: Tid,
+        /// The number of messages.
+        count: u32,
+    },
+    /// No more messages of this host arrive.
+    NoMore(Tid),
+}
+
+/// What waits behind a gap, or is one.
+#[derive(Debug)]
+pub enum Waiting {
+    /// A gap, and the messages for it that have arrived.
+    Gap {
+        /// The host.
+        host: Tid,
+        /// The number of messages that are missing.
+        count: u32,
+        /// Those that have arrived.
+        arrived: Vec<Rc<QueuedMessage>>,
+    },
+    /// A message.
+    Message(Rc<QueuedMessage>),
+    /// A message of the daemon itself.
+    OfDaemon(Message),
 }
 
 /// The stage of a process.
@@ -95,12 +131,14 @@ pub struct Task {
     pub to_daemon_queue: VecDeque<Rc<QueuedMessage>>,
     /// Whether the daemon is about to poll that queue.
     pub poll_planned: bool,
-    /// The messages that other tasks of the host have queued for this task.
-    pub from_peers: BTreeMap<Tid, VecDeque<Rc<QueuedMessage>>>,
-    /// The messages that the daemon has queued for this task.
-    pub from_daemon_queue: VecDeque<Rc<QueuedMessage>>,
-    /// How many messages the daemon has queued for this task so far.
+    /// What other tasks of the host and the daemon have queued for this task, in the order in which they did.
+    pub inbox: VecDeque<Entry>,
+    /// What the task has taken from its queues and cannot receive yet.
+    pub backlog: VecDeque<Waiting>,
+    /// How many messages the daemon has queued for this task so far, and how many of them the task has taken.
     pub from_daemon_count: u64,
+    /// See `from_daemon_count`.
+    pub from_daemon_taken: u64,
     /// Whether the task is about to poll its queues.
     pub take_planned: bool,
     /// The time until which the task calls no PVM function.
@@ -157,9 +195,10 @@ impl Task {
             last: [0; 2],
             to_daemon_queue: VecDeque::new(),
             poll_planned: false,
-            from_peers: BTreeMap::new(),
-            from_daemon_queue: VecDeque::new(),
+            inbox: VecDeque::new(),
+            backlog: VecDeque::new(),
             from_daemon_count: 0,
+            from_daemon_taken: 0,
             take_planned: false,
             silent_until: 0,
             introduced: BTreeSet::new(),
@@ -185,6 +224,20 @@ impl Task {
     /// Returns whether the process is a task that can send and receive.
     pub fn is_enrolled(&self) -> bool {
         self.stage == Stage::Enrolled
+    }
+
+    /// Puts a message into the first gap for messages of its host, or behind everything.
+    pub fn add_to_backlog(&mut self, message: Rc<QueuedMessage>) {
+        let from = message.src.host();
+        for waiting in &mut self.backlog {
+            if let Waiting::Gap { host, count: count @ 1.., arrived } = waiting {
+                if *host == from {
+                    *count -= 1;
+                    return arrived.push(message);
+                }
+            }
+        }
+        self.backlog.push_back(Waiting::Message(message));
     }
 
     /// Remembers another task.

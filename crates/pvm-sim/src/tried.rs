@@ -42,6 +42,12 @@ tried! {
     doubled: "doubled datagrams",
     /// Reports about broadcast bodies that were withheld for a time.
     withheld: "withheld reports",
+    /// Marks of messages that others overtake.
+    marks: "marks",
+    /// Gaps for messages that are not there yet.
+    gaps: "gaps",
+    /// Tasks with gaps for messages of a host that is lost.
+    gaps_given_up: "gaps of lost hosts",
     /// Hosts that were killed while they relayed a body.
     relays_killed: "killed relays",
     /// Fetches that began again at the sender's host.

@@ -165,6 +165,8 @@ pub struct World {
     pub step_interval: Nanos,
     /// The number of the last attempt to connect.
     pub last_attempt: u64,
+    /// The number of messages that tasks have sent.
+    pub last_message: u64,
     /// How many workers live.
     pub population: usize,
     /// The number of steps of one program.
@@ -220,6 +222,7 @@ impl World {
             trace: Trace::new(readable),
             step_interval: MILLISECOND,
             last_attempt: 0,
+            last_message: 0,
             population: 0,
             steps: 0,
             reset_queued: false,
@@ -342,7 +345,10 @@ impl World {
             Event::ProcessStarted { start, fails, .. } => self.process_started(node, &start, fails),
             Event::Hello(task) => self.hello(node, task),
             Event::FromTask(task) => self.read_from_task(node, task),
-            Event::PollQueue(task) => self.poll_queue(node, task, false),
+            Event::PollQueue(task) => {
+                self.tasks[task].poll_planned = false;
+                self.poll_queues(node, None);
+            }
             Event::Released(task, mark) => {
                 let tid = self.tasks[task].tid;
                 self.nodes[node].inbound.consumed_to(tid, mark);

@@ -1,11 +1,13 @@
 //! The task's membership: its socket to the daemon and its endpoint in shared memory.
+use crate::company::Company;
 use crate::direct::DirectLinks;
 use crate::fabric::route::FabricRoute;
 use crate::groups::{Groups, Releases};
 use crate::idleness::Idleness;
 use crate::introductions::Introductions;
-use crate::receive::{Envelope, QueueSink};
+use crate::receive::Envelope;
 use crate::requests::{Purpose, Requests};
+use crate::sinks::QueueSink;
 use crate::task::State;
 use crate::wait::Parker;
 use crate::{EnrollError, Environment};
@@ -69,6 +71,7 @@ pub(crate) struct Member {
     pub posted: bool,
     /// Whether this task has just sent a long message that the daemon must relay to another host.
     pub relay_pending: bool,
+    pub company: Company,
     pub direct: DirectLinks,
     pub fabric: FabricRoute,
     pub parker: Parker,
@@ -95,8 +98,8 @@ impl Member {
     ) -> Result<(Member, TraceSettings), EnrollError> {
         let mut endpoint = Endpoint::new().map_err(EnrollError::System)?;
         let descriptors = endpoint.descriptors().map_err(EnrollError::System)?;
-        let name = ByteBuf::from(environment.name.clone());
-        let hello = ToDaemon::Hello(Hello { version: VERSION, pid: std::process::id(), cookie, name });
+        let (name, kind) = (ByteBuf::from(environment.name.clone()), environment.kind);
+        let hello = ToDaemon::Hello(Hello { version: VERSION, pid: std::process::id(), cookie, name, kind });
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         socket.send_to_daemon(&hello, &borrowed).map_err(|_| EnrollError::Broken)?;
         let (welcome, descriptors) = wait_for_welcome(&mut socket)?;
@@ -124,6 +127,7 @@ impl Member {
             idleness: Idleness::default(),
             posted: false,
             relay_pending: false,
+            company: Company::new(welcome.order),
             direct: DirectLinks::default(),
             fabric: FabricRoute::new(&environment.fabric.or(&welcome.fabric)),
             parker: Parker::default(),
@@ -200,6 +204,7 @@ impl Member {
 
     /// Sends a request; returns its number.
     pub fn request(&mut self, request: Request, purpose: Purpose) -> Result<u32, Code> {
+        self.leave_links_before(&request);
         let number = self.requests.next_number();
         if !self.send(&ToDaemon::Request { wait: number, request }) {
             return Err(Code::NoMem);
@@ -285,6 +290,23 @@ impl Member {
         count
     }
 
+    /// Handles the ends of tasks that have waited behind gaps, and closes all gaps if the daemon is lost. Returns how many events
+    /// there were.
+    pub fn continue_backlog(&mut self, state: &mut State) -> usize {
+        let mut count = usize::from(self.daemon.is_none() && state.close_all_gaps());
+        while !self.is_draining() {
+            match state.begin_end() {
+                Some(peer) => {
+                    self.on_peer_exit(state, peer);
+                    count += 1;
+                }
+                None if state.finish_end() => count += 1,
+                None => break,
+            }
+        }
+        count
+    }
+
     /// Returns whether the last messages of a peer that has ended are taken in. Until then no frames are.
     pub fn is_draining(&self) -> bool {
         self.direct.draining.is_some() || self.fabric.is_draining()
@@ -308,7 +330,11 @@ impl Member {
             ToTask::Direct(direct) => self.on_direct_link(state, &direct, descriptors),
             ToTask::Ended(peer) => {
                 self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
-                self.on_peer_exit(state, peer);
+                // Its last messages, and the switch to a link with more, may wait behind a gap.
+                match state.backlog.is_open() {
+                    true => state.backlog.add_end(peer),
+                    false => self.on_peer_exit(state, peer),
+                }
             }
             ToTask::Halting => self.halting = true,
             ToTask::Group { id } => self.on_group(id, descriptors),
@@ -320,7 +346,9 @@ impl Member {
                 }
             }
             ToTask::Chain { group, anchor } => self.releases.begin_chain(group, anchor),
-            ToTask::Fabric { number, peer, offer } => self.on_fabric_question(state, number, peer, &offer),
+            ToTask::Fabric { number, peer, offer, cause } => {
+                self.on_fabric_question(state, number, (peer, cause), &offer);
+            }
             ToTask::Welcome(_) | ToTask::Refused(_) => {}
         }
     }
@@ -342,8 +370,10 @@ impl Member {
         match purpose {
             Purpose::DirectLink(peer) => {
                 self.direct.open_requests -= 1;
-                if failed {
-                    self.direct.on_break(peer);
+                match reply {
+                    Reply::Company => self.direct.on_company(peer),
+                    _ if failed => self.direct.on_break(peer),
+                    _ => {}
                 }
             }
             Purpose::FabricLink(peer) => self.on_fabric_reply(state, peer, &reply),
@@ -390,6 +420,8 @@ impl Member {
     fn on_connected(&mut self, state: &mut State, peer: Tid) {
         use std::os::fd::AsRawFd;
         if peer.is_task() {
+            // From now on this task sends to the peer without looking at the port table.
+            self.leave_unasked_links(|_| true);
             state.route_changed(peer, Some(self.endpoint.bell().as_raw_fd()));
         }
         self.poll(state);
@@ -424,7 +456,7 @@ fn deliver(state: &mut State, message: Message) {
         enc: message.enc,
         format: message.format,
     };
-    state.on_message_bytes(envelope, message.body.into_vec());
+    state.on_message_of_daemon(envelope, message.body.into_vec());
 }
 
 fn wait_for_welcome(socket: &mut ControlSocket) -> Result<(Welcome, Vec<OwnedFd>), EnrollError> {

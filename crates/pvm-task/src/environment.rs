@@ -1,6 +1,7 @@
 //! What a task learns from its environment, and the failures of enrollment.
 use pvm_core::codes::Code;
 use pvm_core::fabric::Wish;
+use pvm_core::proto::TaskKind;
 use pvm_link::rendezvous::{FindError, Places};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -29,6 +30,8 @@ pub struct Environment {
     pub debug_mask: Option<i32>,
     /// The name under which the task is listed; empty except for special tasks.
     pub name: Vec<u8>,
+    /// What the task does.
+    pub kind: TaskKind,
 }
 
 impl Environment {
@@ -54,6 +57,7 @@ impl Environment {
             fabric: Wish::of_variables(|name| Some(set(name)?.to_string_lossy().into_owned())),
             debug_mask: number("PVMTASKDEBUG"),
             name: Vec::new(),
+            kind: TaskKind::Program,
         }
     }
 }

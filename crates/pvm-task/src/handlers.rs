@@ -42,13 +42,16 @@ pub(crate) struct Handlers {
     /// The number of the first message that may not yet become visible or be taken by a handler.
     pub bound: u64,
     /// Senders that have fallen back from a direct link, and how many of their next messages are repeats: messages that
-    /// have arrived on the link already. Also [`EVERYBODY`], so that receives look at the list only if it is not empty.
+    /// have arrived on the link already. Also [`EVERYBODY`] and [`BEHIND_GAPS`], so that receives look at the list only if it
+    /// is not empty.
     repeats: Vec<(i32, u32)>,
     running: Option<CallerState>,
 }
 
 /// Stands for all senders; no task has this tid.
 const EVERYBODY: i32 = 0;
+/// Stands for all senders while messages wait behind gaps.
+const BEHIND_GAPS: i32 = -1;
 
 impl Handlers {
     /// Returns whether there are user handlers, which may take messages.
@@ -98,13 +101,21 @@ impl Handlers {
 
     /// Returns whether messages that arrive from this sender on the default route may be repeats, or must be queued.
     pub fn may_be_repeats(&self, src: i32) -> bool {
-        self.repeats.iter().any(|(other, _)| *other == src || *other == EVERYBODY)
+        self.repeats.iter().any(|(other, _)| *other == src || [EVERYBODY, BEHIND_GAPS].contains(other))
+    }
+
+    /// Lets all messages be queued from now on, or not any more, because they may belong behind a gap.
+    pub fn queue_behind_gaps(&mut self, queue: bool) {
+        self.forget_repeats(BEHIND_GAPS);
+        if queue {
+            self.repeats.push((BEHIND_GAPS, 0));
+        }
     }
 
     /// Lets all messages be queued that arrive from now on: messages that go before them were queued in the middle of a
     /// poll, after the receive had searched the queue.
     pub fn queue_all(&mut self) {
-        if !self.may_be_repeats(EVERYBODY) {
+        if !self.repeats.iter().any(|(other, _)| *other == EVERYBODY) {
             self.repeats.push((EVERYBODY, 0));
         }
     }

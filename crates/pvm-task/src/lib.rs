@@ -6,7 +6,9 @@
 //! single-threaded programs.
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod buffers;
+mod company;
 mod control;
 mod convert;
 mod direct;
@@ -32,6 +34,7 @@ mod receive;
 mod requests;
 mod send;
 mod session;
+mod sinks;
 mod system;
 mod target;
 mod task;

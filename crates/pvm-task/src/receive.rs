@@ -5,6 +5,7 @@ use crate::direct::fallback::RouteSwitch;
 use crate::in_transit::keep_in_transit;
 use crate::message::{Large, Message, OWN_DSIG, SlotState};
 use crate::queue::accepts;
+use crate::sinks::{DeliverSink, ReceiveSink};
 use crate::system::{TC_FALLBACK, TC_ROUTE_SWITCH, is_system};
 use crate::target::Target;
 use crate::task::State;
@@ -12,7 +13,7 @@ use crate::types::{ANY, Delivered, Filter, Kind, PRIVATE_CONTEXTS};
 use pvm_core::codes::SYSCTX_TC;
 use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
-use pvm_fmp::{Arrival, Endpoint, IMMEDIATE_BYTES, Meta, RecentMessage, Sink, is_daemon};
+use pvm_fmp::{Arrival, Endpoint, IMMEDIATE_BYTES, Meta, RecentMessage, is_daemon};
 
 /// The largest number of polls of all peers in one call that does not wait, even if more messages arrive.
 pub(crate) const POLLS_MAX: usize = 64;
@@ -41,7 +42,7 @@ impl Envelope {
 
     /// Returns whether the sender's host has the data format of this host.
     #[inline(always)]
-    fn is_native(&self) -> bool {
+    pub(crate) fn is_native(&self) -> bool {
         self.format == OWN_DSIG
     }
 
@@ -51,101 +52,10 @@ impl Envelope {
     }
 }
 
-/// A sink that queues the messages from shared memory.
-pub(crate) struct QueueSink<'a> {
-    pub state: &'a mut State,
-    pub own: i32,
-}
-
-impl Sink for QueueSink<'_> {
-    #[inline]
-    fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
-        let envelope = Envelope::new(from, self.own, meta);
-        self.state.heard = Some(Tid(envelope.src as u32));
-        self.state.on_message(envelope, body);
-    }
-}
-
-/// A sink that delivers the first message that the filter accepts to a one-call receive, and queues all other messages.
-struct DeliverSink<'a, T: ?Sized> {
-    state: &'a mut State,
-    own: i32,
-    filter: &'a Filter,
-    target: &'a mut T,
-    delivered: Option<Delivered>,
-}
-
-impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
-    #[inline]
-    fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
-        let envelope = Envelope::new(from, self.own, meta);
-        self.state.heard = Some(Tid(envelope.src as u32));
-        let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
-        // A message that has to be converted is queued first, and converted when it is taken from the queue.
-        if self.delivered.is_some()
-            || !fits
-            || !envelope.is_native()
-            || self.state.is_intercepted(&envelope)
-            || !self.target.accepts(&body)
-        {
-            return self.state.on_message(envelope, body);
-        }
-        let Some(len) = self.target.take(envelope.wid, body) else { return };
-        // A message in a private context passes messages for which a handler waits.
-        self.state.reveal_all();
-        self.delivered = Some(envelope.delivered(len));
-    }
-
-    /// Returns whether this is the message that is wanted, of a task that the filter names: it need not wait for its turn.
-    #[inline]
-    fn picks(&self, from: u32, meta: &Meta) -> bool {
-        let envelope = Envelope::new(from, self.own, *meta);
-        self.delivered.is_none()
-            && accepts(self.filter, envelope.src, envelope.tag, envelope.ctx)
-            && envelope.is_native()
-            && !self.state.is_intercepted(&envelope)
-    }
-
-    /// Returns whether the message has arrived. Later messages stay in the peers' queues for the next one-call receive.
-    #[inline]
-    fn satisfied(&self) -> bool {
-        self.delivered.is_some()
-    }
-}
-
-/// A sink that delivers the first message that the filter accepts to a receive, and queues all other messages.
-struct ReceiveSink<'a> {
-    state: &'a mut State,
-    own: i32,
-    filter: &'a Filter,
-    found: Option<u32>,
-}
-
-impl Sink for ReceiveSink<'_> {
-    #[inline]
-    fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
-        let envelope = Envelope::new(from, self.own, meta);
-        let fits = accepts(self.filter, envelope.src, envelope.tag, envelope.ctx);
-        if self.found.is_none() && fits && !self.state.is_intercepted(&envelope) {
-            self.state.store.queue.reveal_all();
-            self.found = self.state.take_in(&envelope, body);
-            return;
-        }
-        self.state.on_message(envelope, body);
-    }
-
-    /// Returns whether the message has arrived. Later messages are not taken in: in response to this message, the
-    /// program may add a handler for them.
-    #[inline]
-    fn satisfied(&self) -> bool {
-        self.found.is_some()
-    }
-}
-
 impl State {
     /// Returns whether the message goes to a handler or to the library itself, or is output of a child.
     #[inline]
-    fn is_intercepted(&self, envelope: &Envelope) -> bool {
+    pub(crate) fn is_intercepted(&self, envelope: &Envelope) -> bool {
         if !self.handlers.may_intercept() && !self.output.collects_any() && envelope.ctx != SYSCTX_TC {
             return false;
         }
@@ -166,13 +76,27 @@ impl State {
 
     /// Takes in a message out of shared memory.
     #[inline]
-    fn on_message(&mut self, envelope: Envelope, body: Arrival<'_>) {
+    pub(crate) fn on_message(&mut self, envelope: Envelope, body: Arrival<'_>) {
         let Some(slot) = self.take_in(&envelope, body) else { return };
+        if self.backlog.is_open() {
+            return self.add_to_backlog(&envelope, slot);
+        }
+        self.accept_message(&envelope, slot);
+    }
+
+    /// Accepts a message that has waited behind gaps.
+    pub(crate) fn accept(&mut self, slot: u32) {
+        let Message { src, dst, ctx, tag, wid, enc, format, .. } = self.store.table[slot as usize];
+        self.accept_message(&Envelope { src, dst, ctx, tag, wid, enc, format }, slot);
+    }
+
+    #[inline]
+    fn accept_message(&mut self, envelope: &Envelope, slot: u32) {
         // A message that was sent again by the default route may have arrived on a direct link before.
         if self.handlers.take_repeat(envelope.src) {
             return self.store.free(slot as i32 + 1);
         }
-        self.dispatch(&envelope, slot);
+        self.dispatch(envelope, slot);
     }
 
     /// Takes in a message that has arrived by another route than shared memory.
@@ -180,6 +104,16 @@ impl State {
         let slot = self.new_message(&envelope);
         self.store.table[slot as usize].set_body(body);
         self.dispatch(&envelope, slot);
+    }
+
+    /// Takes in a message that the daemon has made or stored.
+    pub(crate) fn on_message_of_daemon(&mut self, envelope: Envelope, body: Vec<u8>) {
+        if !self.backlog.is_open() {
+            return self.on_message_bytes(envelope, body);
+        }
+        let slot = self.new_message(&envelope);
+        self.store.table[slot as usize].set_body(body);
+        self.add_to_backlog_end(slot);
     }
 
     /// Queues a message, or passes it to the part of the library for which it is meant.
@@ -231,7 +165,7 @@ impl State {
 
     /// Returns a slot with a message from shared memory; `None` if there is no message (yet).
     #[inline]
-    fn take_in(&mut self, envelope: &Envelope, body: Arrival<'_>) -> Option<u32> {
+    pub(crate) fn take_in(&mut self, envelope: &Envelope, body: Arrival<'_>) -> Option<u32> {
         let slot = self.new_message(envelope);
         let message = &mut self.store.table[slot as usize];
         match body {
@@ -291,6 +225,9 @@ impl Task {
         if member.control_may_be_ready() {
             count += member.read_control(&mut self.state);
             self.tell_own_settings();
+        }
+        if self.state.backlog.is_open() {
+            count += self.member.as_mut().map_or(0, |member| member.continue_backlog(&mut self.state));
         }
         self.note(count, 0);
         count
@@ -522,7 +459,7 @@ impl Task {
             return Some(delivered);
         }
         let mut polls_links = true;
-        if count == 0 && (member.direct.is_active() || member.fabric.is_active()) {
+        if count == 0 && member.may_receive_in_place() {
             polls_links = member.direct.is_poll_due();
             let in_place = self.deliver_in_place(filter, kind, target);
             if in_place.is_some() {

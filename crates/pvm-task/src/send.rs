@@ -183,9 +183,13 @@ impl Member {
             return self.request_introduction(to);
         }
         if self.has_link_to(to) {
-            return Ok(Route::Direct);
+            self.leave_links_in_company();
+            if self.has_link_to(to) {
+                return Ok(Route::Direct);
+            }
         }
         if self.endpoint.is_connected(here.0) {
+            self.leave_links_beside(to);
             return Ok(Route::Default);
         }
         self.request_introduction(here)
@@ -200,6 +204,9 @@ impl Member {
         }
         if to.is_task() && !self.endpoint.ports().is_some_and(|ports| ports.alive(to.0)) {
             return Ok(Route::Gone);
+        }
+        if to.is_task() {
+            self.leave_unasked_links(|_| true);
         }
         if !self.requests.is_introducing(to) {
             self.request(Request::Connect(to), Purpose::Introduction(to))?;
@@ -346,6 +353,8 @@ impl Task {
         let (mut reachable, mut far, mut linked) = (Vec::with_capacity(receivers.len()), Vec::new(), Vec::new());
         // If the send to one receiver fails, the other receivers still get the message, but the result is the failure.
         let mut result = Ok(Submit::Done);
+        // A task of another host must not get it by the daemons while one beside it gets it on a link.
+        receivers.iter().for_each(|tid| member.leave_links_for(*tid));
         for tid in receivers {
             match member.route(tid) {
                 Ok(Route::Shared) => reachable.push(tid),

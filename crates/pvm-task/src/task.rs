@@ -1,4 +1,5 @@
 //! The task: enrolling and leaving.
+use crate::backlog::Backlog;
 use crate::buffers::Store;
 use crate::control::Member;
 use crate::direct::fallback::RouteSwitches;
@@ -37,6 +38,8 @@ pub(crate) struct State {
     pub tracer: Tracer,
     /// Route switches of direct links that have arrived on the default route.
     pub route_switches: RouteSwitches,
+    /// What has arrived behind gaps.
+    pub backlog: Backlog,
     /// The sender of the last message that has arrived by the default route, until links on the fabric are told.
     pub heard: Option<Tid>,
     /// Whether messages or events have arrived since the last [`Task::take_news`].
@@ -62,6 +65,7 @@ impl Task {
             notifies: LocalNotifies::default(),
             tracer: Tracer::default(),
             route_switches: RouteSwitches::default(),
+            backlog: Backlog::default(),
             heard: None,
             news: false,
             synchronized: false,
@@ -162,6 +166,7 @@ impl Task {
     pub fn leave(&mut self) -> Result<(), Code> {
         let Some(mut member) = self.member.take() else { return Ok(()) };
         member.hand_over_links(&mut self.state);
+        self.state.clear_backlog();
         self.state.store.clear_queue();
         for message in &mut self.state.store.table {
             message.detach();

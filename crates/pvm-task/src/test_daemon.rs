@@ -2,7 +2,7 @@
 use crate::control::Member;
 use crate::{Environment, Task};
 use pvm_core::fabric::Wish;
-use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
+use pvm_core::proto::{Message, Order, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::Endpoint;
 use pvm_fmp::ports::{ADVICE_WORDS, PortTable, PortView};
@@ -27,6 +27,7 @@ pub(crate) fn enrolled(tid: Tid) -> (Task, TestDaemon) {
         own: TraceSettings::default(),
         resource_manager: Tid::NONE,
         fabric: Wish::default(),
+        order: Order::Hosts,
     };
     let ports = PortTable::new(16).unwrap();
     ports.set(tid.0);
@@ -79,14 +80,27 @@ impl TestDaemon {
     /// Returns an endpoint of the daemon, to which the task is connected.
     pub fn introduce_itself(&mut self, task: &mut Task) -> Endpoint {
         let tid = task.tid().unwrap();
-        self.ports.set(tid.host().0);
-        let mut endpoint = Endpoint::new().unwrap();
-        endpoint.enrolled(tid.host().0, PortView::new(self.ports.descriptor().try_clone_to_owned().unwrap()).unwrap());
-        let [segment, bell] = self.shown.each_ref().map(|descriptor| descriptor.try_clone().unwrap());
-        endpoint.connect(tid.0, segment, bell).unwrap();
-        let [segment, bell] = endpoint.descriptors().unwrap();
-        self.send(task, &ToTask::Peer(tid.host()), &[segment.as_fd(), bell.as_fd()]);
+        let endpoint = self.introduce(tid, tid.host());
+        task.progress();
         endpoint
+    }
+
+    /// Returns an endpoint of a peer, to which the task is connected. The task does not take in the introduction yet.
+    pub fn introduce(&mut self, task: Tid, peer: Tid) -> Endpoint {
+        self.ports.set(peer.0);
+        let mut endpoint = Endpoint::new().unwrap();
+        endpoint.enrolled(peer.0, PortView::new(self.ports.descriptor().try_clone_to_owned().unwrap()).unwrap());
+        let [segment, bell] = self.shown.each_ref().map(|descriptor| descriptor.try_clone().unwrap());
+        endpoint.connect(task.0, segment, bell).unwrap();
+        let [segment, bell] = endpoint.descriptors().unwrap();
+        self.queue(&ToTask::Peer(peer), &[segment.as_fd(), bell.as_fd()]);
+        self.ports.frame_sent(task.0);
+        endpoint
+    }
+
+    /// Tells the task whether there are other tasks on its host.
+    pub fn set_company(&mut self, several: bool) {
+        self.ports.set_company(several);
     }
 
     /// Answers a request.

@@ -8,7 +8,8 @@
 use crate::Task;
 use crate::message::Message;
 use crate::queue::fits;
-use crate::receive::{Envelope, POLLS_MAX, QueueSink};
+use crate::receive::{Envelope, POLLS_MAX};
+use crate::sinks::QueueSink;
 use crate::task::State;
 use crate::types::{FMP_CONTEXT, Filter, PRIVATE_CONTEXTS};
 use pvm_fmp::{Arrival, Meta, Sink};
@@ -19,6 +20,14 @@ struct OnePerPeer<'a>(QueueSink<'a>);
 impl Sink for OnePerPeer<'_> {
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         self.0.arrived(from, meta, body);
+    }
+
+    fn gap(&mut self, host: u32, count: u32) {
+        self.0.gap(host, count);
+    }
+
+    fn no_more(&mut self, host: u32) -> bool {
+        self.0.no_more(host)
     }
 
     fn satisfied(&self) -> bool {

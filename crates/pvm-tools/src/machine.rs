@@ -1,7 +1,7 @@
 //! Finds, starts and ends the virtual machine.
 use crate::control;
 use pvm_core::codes::{self, Code};
-use pvm_core::proto::{Reply, Request};
+use pvm_core::proto::{Reply, Request, TaskKind};
 use pvm_core::tid::Tid;
 use pvm_task::{EnrollError, Environment, Session};
 use serde_bytes::ByteBuf;
@@ -68,7 +68,7 @@ pub fn join() -> Result<Session, MachineError> {
 
 /// Joins the running machine as a task with this name.
 fn join_as(name: &[u8]) -> Result<Session, MachineError> {
-    match Session::enroll(&Environment { name: name.to_vec(), ..Environment::from_process() }) {
+    match Session::enroll(&Environment { name: name.to_vec(), kind: TaskKind::Tool, ..Environment::from_process() }) {
         Ok(mut session) => {
             session.never_compete();
             Ok(session)

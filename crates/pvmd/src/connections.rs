@@ -1,6 +1,6 @@
 //! What the daemon holds for each task: its connection, its descriptors, the frames that wait for it.
 use crate::settings::BACKLOG_BYTES_MAX;
-use pvm_core::machine::Connection;
+use pvm_core::machine::{Company, Connection};
 use pvm_core::proto::{ToTask, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::{ADVICE_WORDS, PortTable};
@@ -194,6 +194,11 @@ impl Connections {
         self.ports.set_advice(words);
     }
 
+    /// Tells all tasks whether they are several.
+    pub fn tell_company(&self, company: Company) {
+        self.ports.set_company(company == Company::Several);
+    }
+
     /// Takes the connections whose queues have changed: a queue may now wait for the socket, or wait no more.
     pub fn take_touched(&mut self) -> Vec<Connection> {
         std::mem::take(&mut self.touched)
@@ -383,7 +388,7 @@ fn is_ordered(frame: &ToTask) -> bool {
 mod tests {
     use super::*;
     use pvm_core::fabric::Wish;
-    use pvm_core::proto::{ByteBuf, Message, TraceSettings};
+    use pvm_core::proto::{ByteBuf, Message, Order, TraceSettings};
     use pvm_fmp::ports::PortView;
 
     #[test]
@@ -424,7 +429,8 @@ mod tests {
                 connections.set_idle(number, true);
                 connections.add_task(tid);
                 let (own, fabric) = (TraceSettings::default(), Wish::default());
-                let welcome = Welcome { tid, parent: 0, dsig: 0, own, resource_manager: Tid::NONE, fabric };
+                let welcome =
+                    Welcome { tid, parent: 0, dsig: 0, own, resource_manager: Tid::NONE, fabric, order: Order::Hosts };
                 connections.welcome(number, tid, welcome);
                 (number, peer)
             })

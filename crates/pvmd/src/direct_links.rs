@@ -6,6 +6,7 @@
 //! so that no task waits for more data from it.
 use crate::source::Source;
 use pvm_core::machine::DirectTicket;
+use pvm_core::proto::LinkCause;
 use pvm_core::tid::Tid;
 use pvm_core::wire::DirectCall;
 use pvm_net::{KeyPair, NoRandomness, Tokens};
@@ -39,6 +40,8 @@ pub struct PendingLink {
     pub task: Tid,
     /// The task of the other host.
     pub peer: Tid,
+    /// Why they get a link.
+    pub cause: LinkCause,
     /// The number that the machine uses for the link.
     pub ticket: DirectTicket,
     /// The key material of the link.
@@ -121,22 +124,28 @@ impl DirectLinks {
     // ----- links that are being made
 
     /// Prepares for a call from the other host. Returns the secrets for the call, or `None` if the link is refused.
-    pub fn expect(&mut self, ticket: DirectTicket, task: Tid, peer: Tid) -> Option<DirectCall> {
+    pub fn expect(&mut self, ticket: DirectTicket, [task, peer]: [Tid; 2], cause: LinkCause) -> Option<DirectCall> {
         if !self.has_room() || self.has_link(task, peer) {
             return None;
         }
         let call = generate_call().ok()?;
-        let pending = PendingLink { task, peer, ticket, secret: call.secret, calls: false };
+        let pending = PendingLink { task, peer, cause, ticket, secret: call.secret, calls: false };
         self.pending.insert(id_of(ticket), pending);
         Some(call)
     }
 
     /// Begins a call to the other host. Returns false if the link is refused.
-    pub fn begin_call(&mut self, ticket: DirectTicket, [task, peer]: [Tid; 2], secret: [u8; 32]) -> bool {
+    pub fn begin_call(
+        &mut self,
+        ticket: DirectTicket,
+        [task, peer]: [Tid; 2],
+        cause: LinkCause,
+        secret: [u8; 32],
+    ) -> bool {
         let is_second = self.has_link(task, peer) || self.is_calling(task, peer);
         let accepted = !is_second && self.has_room();
         if accepted {
-            self.pending.insert(id_of(ticket), PendingLink { task, peer, ticket, secret, calls: true });
+            self.pending.insert(id_of(ticket), PendingLink { task, peer, cause, ticket, secret, calls: true });
         }
         accepted
     }
@@ -286,7 +295,8 @@ mod tests {
         for (number, calls) in [(1, false), (2, true)] {
             assert!(!direct_links.is_calling(TASK, PEER));
             let ticket = DirectTicket { host: TASK.host(), number };
-            let pending_link = PendingLink { task: TASK, peer: PEER, ticket, secret: [0; 32], calls };
+            let pending_link =
+                PendingLink { task: TASK, peer: PEER, cause: LinkCause::Program, ticket, secret: [0; 32], calls };
             direct_links.pending.insert(id_of(ticket), pending_link);
         }
         assert!(direct_links.is_calling(TASK, PEER) && !direct_links.is_calling(PEER, TASK));

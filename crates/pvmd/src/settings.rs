@@ -13,6 +13,7 @@ use pvm_core::machine::limits::{
     TASK_WATCHES_MAX,
 };
 use pvm_core::machine::{HostSettings, OneWay, Rank};
+use pvm_core::proto::Order;
 use pvm_core::wire::{CHAIN_VALUE_BYTES, HostOptions, Key};
 use pvm_core::{codes, machine};
 use pvm_link::rendezvous::{self, Places};
@@ -108,6 +109,10 @@ impl Settings {
         settings.machine.trusted = variable("PVM_TRUSTED_NET").is_some_and(|value| value != "0");
         settings.machine.pacing = pacing(variable("PVM_PACING"));
         let complaints = &mut settings.complaints;
+        settings.machine.order = order(variable("HPVM_ORDER")).unwrap_or_else(|text| {
+            complaints.push(format!("HPVM_ORDER is `{text}`, which is neither `hosts` nor `pairs`; `hosts` is used"));
+            Order::Hosts
+        });
         settings.machine.broadcast = broadcast_group(variable("PVM_BROADCAST")).unwrap_or_else(|complaint| {
             complaints.push(complaint);
             None
@@ -334,6 +339,15 @@ fn pacing(text: Option<OsString>) -> Pacing {
     }
 }
 
+/// Reads `HPVM_ORDER`. Returns any other text as an error.
+fn order(text: Option<OsString>) -> Result<Order, String> {
+    match text.map(|text| lossy(text).trim().to_owned()).as_deref() {
+        None | Some("" | "hosts") => Ok(Order::Hosts),
+        Some("pairs") => Ok(Order::Pairs),
+        Some(other) => Err(other.to_owned()),
+    }
+}
+
 /// Reads `PVMDLOGMAX`.
 pub(crate) fn log_bytes_max(text: Option<OsString>) -> u64 {
     text.and_then(|text| lossy(text).trim().parse().ok()).unwrap_or(LOG_BYTES_MAX)
@@ -455,6 +469,13 @@ mod tests {
         let of = |text: &str| pacing(Some(text.into()));
         assert_eq!([of("off"), of(" always "), of("")], [Pacing::Off, Pacing::Always, Pacing::OnLoss]);
         assert_eq!([pacing(None), of("nonsense")], [Pacing::OnLoss; 2]);
+    }
+
+    #[test]
+    fn messages_between_hosts_keep_their_order_unless_the_variable_says_otherwise() {
+        let of = |text: &str| order(Some(text.into()));
+        assert_eq!([order(None), of(""), of(" hosts "), of("pairs")].map(Result::unwrap)[..3], [Order::Hosts; 3]);
+        assert_eq!((of("pairs"), of("none ")), (Ok(Order::Pairs), Err("none".to_owned())));
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Client, Daemon, Directory, PATIENCE, catch_termination, eventually, spawn_of, text, wait_for};
 use pvm_core::codes::Code;
-use pvm_core::proto::{Reply, Request, ToDaemon, ToTask};
+use pvm_core::proto::{Reply, Request, TaskKind, ToDaemon, ToTask};
 use pvm_link::{ControlError, ControlSocket};
 use rustix::process::Signal;
 use std::io::{Read, Write};
@@ -138,7 +138,7 @@ fn garbage_ends_a_connection_and_nothing_else() {
     link.send_to_daemon(&ToDaemon::Bye, &[]).unwrap();
     assert_eq!(wait_for(&mut link).unwrap_err(), ControlError::Closed);
     let mut link = ControlSocket::connect(&daemon.socket).unwrap();
-    let hello = pvm_core::proto::Hello { version: 1, pid: 1, cookie: None, name: text("") };
+    let hello = pvm_core::proto::Hello { version: 1, pid: 1, cookie: None, name: text(""), kind: TaskKind::Program };
     link.send_to_daemon(&ToDaemon::Hello(hello), &[]).unwrap();
     assert_eq!(wait_for(&mut link).unwrap().0, ToTask::Refused(Code::OutOfRes));
     // A client sends half a frame, then nothing for a while.

@@ -2,6 +2,7 @@
 //@ ours-only D3: skip
 //@ hostfile * fabric=tcp
 //@ hostfile &delta fabric=off
+//@ daemon-env HPVM_ORDER=pairs
 //@ timeout 90
 #include "all_to_all.h"
 #include <time.h>

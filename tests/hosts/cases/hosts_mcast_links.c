@@ -3,6 +3,7 @@
 //@ ours-only 2.9: skip
 //@ no-fabric it counts what direct links do not carry
 //@ fresh
+//@ daemon-env HPVM_ORDER=pairs
 //@ timeout 90
 #include "hosts.h"
 #include "numbered.h"

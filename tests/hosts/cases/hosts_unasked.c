@@ -1,6 +1,7 @@
 /* Direct links that nobody asks for: who gets one, order while multicasts and bursts leave it, and a killed sender whose
  * receiver does not read. */
 //@ ours-only PVM makes links only for programs that ask for them: skip
+//@ daemon-env HPVM_ORDER=pairs
 //@ timeout 90
 //@ no-fabric it counts direct links
 #include "hosts.h"

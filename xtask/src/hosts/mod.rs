@@ -211,7 +211,11 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
     let network = Network::new(folder, options.hosts, Wiring::Bridge)?;
     let mut environment =
         if options.trusted { vec![("PVM_TRUSTED_NET".to_owned(), "1".to_owned())] } else { Vec::new() };
-    environment.extend(options.fabric.iter().map(|name| ("PVM_FABRIC".to_owned(), name.clone())));
+    if let Some(name) = &options.fabric {
+        environment.push(("PVM_FABRIC".to_owned(), name.clone()));
+        // By default only hosts with one task have a fabric that no program has asked for.
+        environment.push(("HPVM_ORDER".to_owned(), "pairs".to_owned()));
+    }
     let mut stage = Stage::new(&network, environment);
     let mut counts = Counts::default();
     for case in cases {

@@ -51,8 +51,8 @@ fn run(folder: &Path, plan: &Plan, provider: &str, checks: &mut Checks) -> Resul
     ensure!(plan.side == Side::Ours, "only hpvm has fabrics");
     let program = compile(plan.side, "torture", TASKS)?;
     let network = Network::new(folder, HOSTS, Wiring::Bridge)?;
-    // Without direct links, each connection between tasks is one of the provider.
-    let variables = OFFERS.iter().chain(&[("HPVM_DIRECT_AFTER", "off")]);
+    // Without direct links, each connection between tasks is one of the provider. Each host has many tasks.
+    let variables = OFFERS.iter().chain(&[("HPVM_DIRECT_AFTER", "off"), ("HPVM_ORDER", "pairs")]);
     let environment: Vec<(String, String)> =
         variables.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let mut machine = Machine::new(Side::Ours, &network, &environment)?;

@@ -1,4 +1,5 @@
 //! A flow: the queue of messages to one task of another host.
+use super::host_flows::{Listed, MARKS_MAX};
 use super::multicast::Relayed;
 use super::pacing::SendLimit;
 use super::{FLOW_QUANTUM_BYTES, FLOW_WINDOW_BYTES, Meta, cost};
@@ -55,11 +56,19 @@ pub(super) struct Transfer {
 /// The queue of messages to one task.
 pub(super) struct Flow<P> {
     pub items: VecDeque<Item<P>>,
+    /// The place of each item in the order of the host.
+    places: VecDeque<u64>,
+    /// How many of the first items the receiver's daemon knows of, because they are begun or marked.
+    known: usize,
+    /// How many messages of each mark have not begun, in order.
+    marks: VecDeque<u32>,
+    /// Where the flow is listed.
+    pub listed: Listed,
     pub in_flight: u64,
     pub transfer: Option<Transfer>,
     /// Whether the first message of this flow is a multicast that another flow sends for this flow, too.
     pub carried: bool,
-    /// Whether the flow is in the run queue.
+    /// Whether the flow is in the run queue, to send a chunk.
     pub is_scheduled: bool,
     /// The total cost of all items that were ever queued in this flow (`queued`), and of those among them that the flow
     /// has begun to send (`begun`).
@@ -73,6 +82,10 @@ impl<P> Default for Flow<P> {
     fn default() -> Self {
         Flow {
             items: VecDeque::new(),
+            places: VecDeque::new(),
+            known: 0,
+            marks: VecDeque::new(),
+            listed: Listed::Nowhere,
             in_flight: 0,
             transfer: None,
             carried: false,
@@ -98,9 +111,43 @@ impl<P> Flow<P> {
             Some(item) => self.has_credit(item.cost()),
         }
     }
-    pub fn push(&mut self, item: Item<P>) {
+    pub fn push(&mut self, place: u64, item: Item<P>) {
         self.queued += item.cost();
         self.items.push_back(item);
+        self.places.push_back(place);
+    }
+    /// Removes the first item.
+    pub fn pop(&mut self) -> Option<Item<P>> {
+        self.places.pop_front();
+        self.known = self.known.saturating_sub(1);
+        self.items.pop_front()
+    }
+    /// Returns the place of the first item that is neither begun nor marked, if messages may be marked.
+    pub fn first_unmarked(&self) -> Option<u64> {
+        self.places.get(self.known).copied().filter(|_| self.marks.len() < MARKS_MAX)
+    }
+    /// Marks the next messages that are neither begun nor marked, up to an in-band frame. Returns how many they are.
+    pub fn mark(&mut self) -> u32 {
+        let count = self.items.range(self.known..).take_while(|item| item.message().is_some()).count();
+        self.known += count;
+        self.marks.push_back(count as u32);
+        count as u32
+    }
+    /// Removes an in-band frame that only begun and marked messages precede.
+    pub fn take_in_band(&mut self) -> Option<Vec<u8>> {
+        let Some(Item::InBand(_)) = self.items.get(self.known) else { return None };
+        self.places.remove(self.known);
+        let Some(Item::InBand(payload)) = self.items.remove(self.known) else { return None };
+        self.begun += cost(payload.len());
+        Some(payload)
+    }
+    /// Returns where the flow is to be listed.
+    pub fn to_be_listed(&self) -> Listed {
+        let can_begin = self.transfer.is_none() && self.is_ready();
+        match self.places.front().filter(|_| can_begin) {
+            Some(place) => Listed::Ready(*place),
+            None => self.first_unmarked().map_or(Listed::Nowhere, Listed::Overtakable),
+        }
     }
     /// Returns whether the next frame is a chunk that waits for a grant.
     pub fn waits_for_grant(&self, limit: &SendLimit) -> bool {
@@ -125,10 +172,18 @@ impl<P> Flow<P> {
         let consumed = self.begun.saturating_sub(self.in_flight);
         self.measured.take_if(|(end, _)| consumed >= *end).map(|(_, number)| number)
     }
-    /// Counts the first message as in flight.
-    pub fn begin(&mut self, cost: u64) {
+    /// Counts the first message as in flight. Returns how many marks end with it.
+    pub fn begin(&mut self, cost: u64) -> usize {
         self.begun += cost;
         self.in_flight += cost;
+        self.known = self.known.max(1);
+        let Some(left) = self.marks.front_mut() else { return 0 };
+        *left -= 1;
+        let ends = *left == 0;
+        if ends {
+            self.marks.pop_front();
+        }
+        usize::from(ends)
     }
     pub fn is_idle(&self) -> bool {
         self.items.is_empty() && self.in_flight == 0

@@ -46,6 +46,7 @@ const PART_BYTES: usize = LEAD_BYTES + KEY_BYTES + 8;
 /// The length of an acknowledgement.
 pub const ACKNOWLEDGED_BYTES: usize = LEAD_BYTES + 8;
 const GRANT_BYTES: usize = LEAD_BYTES + 8;
+const MARK_BYTES: usize = LEAD_BYTES + 4 + 4;
 
 const START: u8 = 1;
 const CHUNK: u8 = 2;
@@ -56,6 +57,7 @@ const ANNOUNCE: u8 = 6;
 const REQUEST: u8 = 7;
 const PART: u8 = 8;
 const REPORT: u8 = 9;
+const MARK: u8 = 10;
 
 const FETCH: u32 = 1;
 const CANCEL: u32 = 2;
@@ -113,6 +115,13 @@ pub enum FrameHeader {
         /// The number of bytes that follow.
         bytes: usize,
     },
+    /// The number of further messages of a flow that come before everything that follows to other tasks.
+    Mark {
+        /// The receiver of the flow.
+        dst: Tid,
+        /// The number of messages.
+        count: u32,
+    },
     /// Credit for the flow to a task.
     Credit {
         /// The task.
@@ -143,6 +152,7 @@ impl FrameHeader {
             }
             FrameHeader::Announce { .. }
             | FrameHeader::Request { .. }
+            | FrameHeader::Mark { .. }
             | FrameHeader::Credit { .. }
             | FrameHeader::Acknowledged { .. }
             | FrameHeader::Grant { .. } => 0,
@@ -199,6 +209,11 @@ pub fn write_header<P>(frame: &DataFrame<P>, out: &mut Vec<u8>) {
         DataFrame::Chunk { transfer, range, .. } => {
             lead(out, CHUNK, CHUNK_BYTES + range.len());
             out.extend_from_slice(&transfer.to_le_bytes());
+        }
+        DataFrame::Mark { dst, count } => {
+            lead(out, MARK, MARK_BYTES);
+            out.extend_from_slice(&dst.0.to_le_bytes());
+            out.extend_from_slice(&count.to_le_bytes());
         }
         DataFrame::InBand { dst, payload } => {
             lead(out, IN_BAND, IN_BAND_BYTES + payload.len());
@@ -288,6 +303,7 @@ pub fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, Protoco
         PART => (PART_BYTES, PART_BYTES + CHUNK_BYTES_MAX),
         REPORT => (REPORT_BYTES, REPORT_BYTES + RANGE_BYTES * REPORT_RANGES_MAX),
         GRANT => (GRANT_BYTES, GRANT_BYTES),
+        MARK => (MARK_BYTES, MARK_BYTES),
         _ => return Err(ProtocolViolation),
     };
     let rest = whole.checked_sub(head_bytes).filter(|_| whole <= limit).ok_or(ProtocolViolation)?;
@@ -302,6 +318,7 @@ pub fn read_header(bytes: &[u8]) -> Result<Option<(FrameHeader, usize)>, Protoco
         CHUNK => FrameHeader::Chunk { transfer: words.word(), bytes: rest },
         IN_BAND => FrameHeader::InBand { dst: Tid(words.word()), bytes: rest },
         ACKNOWLEDGED => FrameHeader::Acknowledged { position: words.long() },
+        MARK => FrameHeader::Mark { dst: Tid(words.word()), count: words.word() },
         GRANT => FrameHeader::Grant { up_to: words.long() },
         _ => FrameHeader::Credit { dst: Tid(words.word()), bytes: words.long() },
     };

@@ -1,6 +1,6 @@
 //! The receiving daemon: reassembly of messages from their chunks, and return of credit.
 use super::multicast::Fetches;
-use super::{FLOW_QUANTUM_BYTES, FLOW_WINDOW_BYTES, Meta, cost};
+use super::{Arrivals, FLOW_QUANTUM_BYTES, FLOW_WINDOW_BYTES, Meta, cost};
 use crate::tid::Tid;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -83,6 +83,8 @@ pub struct InboundFlows<B> {
     credits: VecDeque<Credit>,
     /// The bodies of announced messages that this host fetches.
     pub fetches: Fetches<B>,
+    /// The order of what arrives.
+    pub arrivals: Arrivals,
 }
 
 impl<B> Default for InboundFlows<B> {
@@ -95,6 +97,7 @@ impl<B> Default for InboundFlows<B> {
             begun: BTreeMap::new(),
             credits: VecDeque::new(),
             fetches: Fetches::default(),
+            arrivals: Arrivals::default(),
         }
     }
 }
@@ -118,6 +121,7 @@ impl<B> InboundFlows<B> {
             }
             *begun += cost;
         }
+        self.arrivals.begin(from, header);
         Ok(())
     }
 
@@ -157,8 +161,8 @@ impl<B> InboundFlows<B> {
         Some((header, block))
     }
 
-    /// Drops the incomplete messages and the credit of a host that has gone.
-    pub fn host_gone(&mut self, host: Tid) {
+    /// Drops the incomplete messages and the credit of a host that has gone. Returns the tasks that have gaps for them.
+    pub fn host_gone(&mut self, host: Tid) -> Vec<Tid> {
         self.arriving.retain(|(from, _), _| *from != host);
         self.fetches.host_gone(host);
         self.unsent_credit.retain(|(_, to), _| *to != host);
@@ -167,6 +171,7 @@ impl<B> InboundFlows<B> {
         // Delivered messages stay listed: their memory is free only when the tasks have consumed them.
         let delivered = self.delivered.values_mut().flat_map(|waiting| waiting.messages.iter_mut());
         delivered.filter(|delivered| delivered.from == host).for_each(|delivered| delivered.from = Tid::NONE);
+        self.arrivals.host_gone(host)
     }
 
     /// Returns the number of incomplete messages.
@@ -182,10 +187,12 @@ impl<B> InboundFlows<B> {
         let waiting = self.delivered.entry(dst).or_default();
         waiting.cost += cost(bytes);
         waiting.messages.push_back(Delivered { from, cost: cost(bytes), mark });
+        self.arrivals.done(from, dst);
     }
 
     /// Returns the credit of a message to the sending host at once, because the receiver does not exist.
     pub fn dropped(&mut self, dst: Tid, from: Tid, bytes: usize) {
+        self.arrivals.done(from, dst);
         self.add_credit(from, dst, cost(bytes));
         self.issue_credit(from, dst);
     }
@@ -226,6 +233,7 @@ impl<B> InboundFlows<B> {
 
     /// Handles the end of a task: returns the credit of all its messages to the sending hosts.
     pub fn task_gone(&mut self, dst: Tid) {
+        self.arrivals.task_gone(dst);
         let delivered = self.delivered.remove(&dst).unwrap_or_default();
         for Delivered { from, cost, .. } in delivered.messages {
             self.add_credit(from, dst, cost);

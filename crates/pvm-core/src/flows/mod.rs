@@ -5,16 +5,19 @@
 //! its body stays in the sender's heap. [`Flows::next`] returns the next frame for the data link to a host. Flows take
 //! turns, a long message is split into chunks, and a flow without credit waits. At the receiving daemon
 //! [`InboundFlows`] reassembles the chunks, and returns credit when the receiving *task* has consumed the message.
-//! Therefore no flow blocks another one, and the memory of each daemon is bounded.
+//! Therefore no flow blocks another one, and the memory of each daemon is bounded. [`Arrivals`] keeps the order between the
+//! flows: a task that learns of a message by another one finds the earlier one in its queue, or a gap for it.
 //!
 //! [`pacing`] limits what is under way to a host to which many hosts send.
 //!
 //! [`frames`] defines the format of frames on the link. [`RetransmitQueue`] and [`AckTracker`] count the bytes sent and
 //! received, so that a broken connection can be remade without loss.
 
+mod arrivals;
 mod budget;
 mod flow;
 pub mod frames;
+mod host_flows;
 mod inbound;
 pub mod multicast;
 pub mod pacing;
@@ -24,16 +27,19 @@ mod retransmit;
 #[cfg(test)]
 mod tests;
 
+pub use arrivals::{Arrivals, Gap};
+pub use host_flows::{MARKS_MAX, MARKS_OF_HOST_MAX};
 pub use inbound::{Chunk, Credit, InboundFlows, MessageHeader, ProtocolViolation};
 pub use retransmit::{AckTracker, RetransmitQueue};
 
 use crate::tid::{GROUP_BIT, Tid};
 use budget::SenderBudgets;
-use flow::{Flow, Item, QueuedMessage, Transfer};
+use flow::{Flow, Item, QueuedMessage};
+use host_flows::{HostFlows, Turn};
 use multicast::{Advice, Announcement, Bodies, BodyKey, BodyRequest, Broadcasts, Choice, Delivery, McastRoute};
-use pacing::{FIRST_LIMIT_BYTES, Pacing, SendLimit};
+use pacing::{FIRST_LIMIT_BYTES, Pacing};
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -109,6 +115,13 @@ pub enum DataFrame<P> {
         /// The body.
         body: Rc<P>,
     },
+    /// The number of further messages of a flow that come before everything that follows to other tasks of the host.
+    Mark {
+        /// The receiver of the flow.
+        dst: Tid,
+        /// The number of messages.
+        count: u32,
+    },
     /// An in-band frame of the daemon.
     InBand {
         /// The task in whose flow the frame travels.
@@ -139,32 +152,6 @@ pub enum DataFrame<P> {
         /// The body.
         body: Rc<P>,
     },
-}
-
-/// The flows to the tasks of one host.
-struct HostFlows<P> {
-    flows: HashMap<Tid, Flow<P>>,
-    /// The flows whose next frame may be ready, in round-robin order.
-    run_queue: VecDeque<Tid>,
-    last_transfer: u32,
-    /// The cost of the queued in-band frames.
-    in_band_bytes: u64,
-    limit: SendLimit,
-}
-
-impl<P> HostFlows<P> {
-    fn new(limit_bytes: u64) -> HostFlows<P> {
-        let (flows, run_queue, limit) = (HashMap::new(), VecDeque::new(), SendLimit::new(limit_bytes));
-        HostFlows { flows, run_queue, last_transfer: 0, in_band_bytes: 0, limit }
-    }
-
-    fn schedule(&mut self, dst: Tid) {
-        let Some(flow) = self.flows.get_mut(&dst) else { return };
-        if !flow.is_scheduled && flow.is_ready() {
-            flow.is_scheduled = true;
-            self.run_queue.push_back(dst);
-        }
-    }
 }
 
 /// The flows of one daemon to tasks of other hosts. `P` is the type of a handle of a body.
@@ -253,8 +240,9 @@ impl<P> Flows<P> {
             let (body, members) = (body.clone(), RefCell::new(Vec::with_capacity(group.len())));
             let relayed = relayed.clone();
             let message = Rc::new(QueuedMessage { src, meta, bytes, held, body, members, relayed });
+            let place = self.host_flows(group[0].host()).next_place();
             for dst in group {
-                self.push(*dst, Item::Shared(message.clone()));
+                self.push_at(place, *dst, Item::Shared(message.clone()));
                 let end = self.flow(*dst).map_or(0, |flow| flow.queued);
                 message.members.borrow_mut().push((*dst, end));
                 message.relayed.iter().for_each(|relayed| relayed.note_end(*dst, end));
@@ -272,8 +260,13 @@ impl<P> Flows<P> {
     }
 
     fn push(&mut self, dst: Tid, item: Item<P>) {
+        let place = self.host_flows(dst.host()).next_place();
+        self.push_at(place, dst, item);
+    }
+
+    fn push_at(&mut self, place: u64, dst: Tid, item: Item<P>) {
         let host_flows = self.host_flows(dst.host());
-        host_flows.flows.entry(dst).or_default().push(item);
+        host_flows.flows.entry(dst).or_default().push(place, item);
         host_flows.schedule(dst);
     }
 
@@ -292,11 +285,8 @@ impl<P> Flows<P> {
         if let Some(number) = flow.credit(bytes) {
             self.choice.consumed(self.now, number);
         }
-        if flow.is_idle() && !flow.is_scheduled {
-            host_flows.flows.remove(&dst);
-        } else {
-            host_flows.schedule(dst);
-        }
+        host_flows.schedule(dst);
+        host_flows.remove_idle(dst);
     }
 
     /// Handles a grant from a host: `up_to` bytes of long messages may be sent to it in all.
@@ -388,170 +378,26 @@ impl<P> Flows<P> {
     }
 
     fn next_of_flows(&mut self, host: Tid) -> Option<DataFrame<P>> {
-        // Try each flow at most once, because a flow that waits for other members of a multicast is put back into the
-        // run queue.
         let mut host_flows = self.hosts.get_mut(&host)?;
-        for _ in 0..host_flows.run_queue.len() {
-            let dst = host_flows.run_queue.pop_front()?;
-            let Some(flow) = host_flows.flows.get_mut(&dst) else { continue };
-            flow.is_scheduled = false;
-            if !flow.is_ready() {
-                // Another flow has sent the last message of this flow, and the credit for that message has arrived.
-                if flow.is_idle() {
-                    host_flows.flows.remove(&dst);
+        let (frame, dst) = match host_flows.next_turn()? {
+            Turn::Mark(dst) => return host_flows.mark(dst),
+            Turn::Chunk(dst) => (host_flows.chunk(dst, &mut self.budgets)?, dst),
+            Turn::Begin { dst, others } => {
+                let mut near = Vec::new();
+                if host_flows.flows.get(&dst).is_some_and(Flow::begins_along_tree) {
+                    near = self.near_parents(dst);
+                    host_flows = self.hosts.get_mut(&host)?;
                 }
-                continue;
+                (host_flows.begin(dst, others, &near, &mut self.budgets)?, dst)
             }
-            if flow.waits_for_grant(&host_flows.limit) {
-                host_flows.limit.wait(dst);
-                continue;
-            }
-            let mut near = Vec::new();
-            if flow.begins_along_tree() {
-                near = self.near_parents(dst);
-                host_flows = self.hosts.get_mut(&host)?;
-            }
-            let frame = match host_flows.advance(dst, &near, &mut self.budgets) {
-                Some(frame) => frame,
-                None => {
-                    host_flows.schedule(dst);
-                    continue;
-                }
-            };
-            host_flows.schedule(dst);
-            if host_flows.flows.get(&dst).is_some_and(Flow::is_idle) {
-                host_flows.flows.remove(&dst);
-            }
-            if let DataFrame::Announce { announcement: Announcement { key, parent, part_bytes: None, .. }, .. } = &frame
-            {
-                if *parent == key.origin {
-                    self.pushes.push((host, *key));
-                }
-            }
-            return Some(frame);
-        }
-        None
-    }
-}
-
-impl<P> HostFlows<P> {
-    /// Returns the next frame of a ready flow, or `None` if the flow's multicast waits for other members. `near`: see
-    /// [`Flows::near_parents`].
-    fn advance(&mut self, dst: Tid, near: &[Tid], budgets: &mut SenderBudgets) -> Option<DataFrame<P>> {
-        let flow = self.flows.get_mut(&dst)?;
-        if let Some(transfer) = &mut flow.transfer {
-            let message = flow.items.front().and_then(Item::message).expect("a transfer has a message");
-            let count = self.limit.take(message.bytes, CHUNK_BYTES_MAX.min(message.bytes - transfer.at));
-            let range = transfer.at..transfer.at + count;
-            transfer.at = range.end;
-            let frame = DataFrame::Chunk { transfer: transfer.number, range, body: message.body.clone() };
-            if transfer.at == message.bytes {
-                self.finish(dst, budgets);
-            }
-            return Some(frame);
-        }
-        match flow.items.front()? {
-            Item::InBand(_) => {
-                let Some(Item::InBand(payload)) = flow.items.pop_front() else { return None };
-                flow.begun += cost(payload.len());
-                self.in_band_bytes -= cost(payload.len());
-                Some(DataFrame::InBand { dst, payload })
-            }
-            Item::Message(_) => Some(self.start(dst, Vec::new(), None, budgets)),
-            Item::Shared(message) => {
-                let message = message.clone();
-                let others = self.companions(dst, &message)?;
-                let announcement = message.relayed.as_ref().and_then(|relayed| relayed.announce(dst.host(), near));
-                Some(self.start(dst, others, announcement, budgets))
-            }
-        }
-    }
-
-    /// Returns the members that receive a multicast together with `dst`, or `None` if the multicast should wait because
-    /// further members will be ready soon.
-    fn companions(&self, dst: Tid, message: &Rc<QueuedMessage<P>>) -> Option<Vec<Tid>> {
-        let mut others = Vec::new();
-        for (member, end) in message.members.borrow().iter().filter(|(member, _)| *member != dst) {
-            let Some(flow) = self.flows.get(member) else { continue };
-            if flow.holds_first(message) {
-                if !flow.carried && flow.transfer.is_none() && flow.has_credit(cost(message.bytes)) {
-                    others.push(*member);
-                }
-                continue;
-            }
-            // Do not wait for a member whose flow itself waits with a multicast: the two flows could wait for each
-            // other forever.
-            let at_multicast = matches!(flow.items.front(), Some(Item::Shared(_)));
-            let makes_progress = flow.makes_progress() && !(flow.transfer.is_none() && !flow.carried && at_multicast);
-            if makes_progress && end - flow.begun <= MULTICAST_WAIT_BYTES_MAX + cost(message.bytes) {
-                return None;
-            }
-        }
-        Some(others)
-    }
-
-    /// Starts the first message in the flow of `dst`, which is also the first message in the flows of `others`, or
-    /// announces it.
-    fn start(
-        &mut self,
-        dst: Tid,
-        others: Vec<Tid>,
-        announcement: Option<Announcement>,
-        budgets: &mut SenderBudgets,
-    ) -> DataFrame<P> {
-        self.last_transfer = self.last_transfer.wrapping_add(1);
-        let number = self.last_transfer;
-        for other in &others {
-            let flow = self.flows.get_mut(other).expect("the flow was found before");
-            let cost = flow.items.front().map_or(0, Item::cost);
-            flow.begin(cost);
-            flow.carried = true;
-        }
-        let flow = self.flows.get_mut(&dst).expect("the flow has its turn");
-        let message = flow.items.front().and_then(Item::message).expect("the first item is a message");
-        let header =
-            MessageHeader { src: message.src, dst, others: others.clone(), meta: message.meta, bytes: message.bytes };
-        let body = message.body.clone();
-        flow.begin(cost(header.bytes));
-        // An announcement contains no bytes of the body, so they do not count.
-        let first = match announcement {
-            Some(_) => 0,
-            None => self.limit.take(header.bytes, header.bytes.min(CHUNK_BYTES_MAX)),
         };
-        flow.transfer = Some(Transfer { number, at: first, others });
-        if let Some(announcement) = announcement {
-            self.finish(dst, budgets);
-            return DataFrame::Announce { header, announcement };
-        }
-        if first == header.bytes {
-            self.finish(dst, budgets);
-        }
-        DataFrame::Start { transfer: number, header, first, body }
-    }
-
-    /// Removes a message that was sent completely from the flow of `dst`, which sent it, and from the other flows for
-    /// which it was sent.
-    fn finish(&mut self, dst: Tid, budgets: &mut SenderBudgets) {
-        let Some(flow) = self.flows.get_mut(&dst) else { return };
-        let Some(transfer) = flow.transfer.take() else { return };
-        for other in transfer.others {
-            let flow = self.flows.get_mut(&other).expect("a flow with a carried message is not removed");
-            flow.carried = false;
-            if let Some(Item::Shared(message)) = flow.items.pop_front() {
-                message.members.borrow_mut().retain(|(member, _)| *member != other);
+        host_flows.schedule(dst);
+        host_flows.remove_idle(dst);
+        if let DataFrame::Announce { announcement: Announcement { key, parent, part_bytes: None, .. }, .. } = &frame {
+            if *parent == key.origin {
+                self.pushes.push((host, *key));
             }
-            self.schedule(other);
         }
-        let Some(item) = self.flows.get_mut(&dst).and_then(|flow| flow.items.pop_front()) else { return };
-        match item {
-            Item::Message(message) => budgets.release(message.src, message.held),
-            Item::Shared(message) => {
-                message.members.borrow_mut().retain(|(member, _)| *member != dst);
-                if message.members.borrow().is_empty() {
-                    budgets.release(message.src, message.held);
-                }
-            }
-            Item::InBand(_) => {}
-        }
+        Some(frame)
     }
 }

@@ -37,6 +37,7 @@ fn carry(flows: &mut Flows<u32>) -> Vec<u32> {
                 }
             }
             DataFrame::InBand { payload, .. } => whole.push(u32::from(payload[0])),
+            DataFrame::Mark { .. } => {}
             other => panic!("no multicast goes along a tree here: {other:?}"),
         }
     }
@@ -279,6 +280,9 @@ fn headers_are_decoded_as_they_were_encoded() {
     write_header(&DataFrame::<()>::InBand { dst: task(1), payload: vec![1; 5] }, &mut out);
     assert_eq!(reread(&out, 5), FrameHeader::InBand { dst: task(1), bytes: 5 });
     out.clear();
+    write_header(&DataFrame::<()>::Mark { dst: task(1), count: 7 }, &mut out);
+    assert_eq!(reread(&out, 0), FrameHeader::Mark { dst: task(1), count: 7 });
+    out.clear();
     write_credit(&Credit { host: host(), dst: task(1), bytes: 1 << 40 }, &mut out);
     assert_eq!(reread(&out, 0), FrameHeader::Credit { dst: task(1), bytes: 1 << 40 });
 }
@@ -404,4 +408,95 @@ fn a_flow_whose_last_message_another_has_sent_is_removed_even_if_its_credit_prec
     [1, 2].into_iter().for_each(|number| flows.credit(task(number), cost(10)));
     assert!(flows.next(host()).is_none());
     assert!(flows.is_idle());
+}
+
+/// Returns what the next frame does: begins the message of that handle, or marks so many messages to that task.
+fn next_step(flows: &mut Flows<u32>) -> Option<Result<u32, (Tid, u32)>> {
+    match flows.next(host())? {
+        DataFrame::Start { body, .. } | DataFrame::Chunk { body, .. } => Some(Ok(*body)),
+        DataFrame::Mark { dst, count } => Some(Err((dst, count))),
+        other => panic!("no such frame is due: {other:?}"),
+    }
+}
+
+#[test]
+fn messages_leave_in_the_order_in_which_they_were_queued() {
+    let mut flows = unpaced();
+    for (number, to) in [1, 1, 2, 1, 3, 2].into_iter().enumerate() {
+        flows.send(sender(1), task(to), META, 10, 0, number as u32);
+    }
+    assert_eq!(carry(&mut flows), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn what_would_be_overtaken_is_marked_before() {
+    let mut flows = unpaced();
+    let long = FLOW_WINDOW_BYTES as usize;
+    flows.send(sender(1), task(1), META, CHUNK_BYTES_MAX, 0, 0);
+    flows.send(sender(1), task(1), META, long, 0, 1);
+    assert_eq!([0; 2].map(|_| next_step(&mut flows)), [Some(Ok(0)), Some(Ok(1))]);
+    // A task without credit, and nobody to overtake it.
+    flows.send(sender(1), task(1), META, 10, 0, 2);
+    flows.send(sender(1), task(1), META, 10, 0, 3);
+    while let Some(step) = next_step(&mut flows) {
+        assert_eq!(step, Ok(1));
+    }
+    flows.send(sender(2), task(2), META, 10, 0, 4);
+    flows.send(sender(2), task(2), META, 10, 0, 5);
+    flows.send(sender(1), task(1), META, 10, 0, 6);
+    let steps = [Err((task(1), 2 + 1)), Ok(4), Ok(5)];
+    assert_eq!(std::array::from_fn(|_| next_step(&mut flows)), steps.map(Some));
+    flows.send_in_band(task(3), vec![7]);
+    assert_eq!(carry(&mut flows), [7], "all is marked");
+    // In-band frames need no credit. They keep their place in the order of the host, behind marked messages.
+    flows.send_in_band(task(1), vec![8]);
+    flows.send(sender(1), task(1), META, 10, 0, 9);
+    flows.send_in_band(task(1), vec![10]);
+    assert_eq!(carry(&mut flows), [], "nothing overtakes them");
+    flows.send_in_band(task(3), vec![11]);
+    assert_eq!(carry(&mut flows), [8, 10, 11]);
+    flows.credit(task(1), u64::MAX);
+    assert_eq!(carry(&mut flows), [2, 3, 6, 9]);
+}
+
+#[test]
+fn a_flow_has_a_limited_number_of_marks() {
+    let mut flows = unpaced();
+    flows.send(sender(1), task(1), META, FLOW_WINDOW_BYTES as usize, 0, 0);
+    carry(&mut flows);
+    let overtake = |flows: &mut Flows<u32>| {
+        flows.send(sender(1), task(1), META, 0, 0, 1);
+        flows.send(sender(1), task(2), META, 0, 0, 2);
+        let first = next_step(flows);
+        let is_marked = first == Some(Err((task(1), 1)));
+        assert_eq!(if is_marked { next_step(flows) } else { first }, Some(Ok(2)));
+        flows.credit(task(2), cost(0));
+        is_marked
+    };
+    assert!((0..MARKS_MAX).all(|_| overtake(&mut flows)));
+    assert!(!overtake(&mut flows));
+    flows.credit(task(1), u64::MAX);
+    carry(&mut flows);
+    assert!(flows.host_flows(host()).marks == 0);
+}
+
+#[test]
+fn a_host_has_a_limited_number_of_marks() {
+    let mut flows = unpaced();
+    let flows_needed = (MARKS_OF_HOST_MAX / MARKS_MAX) as u32;
+    for number in 0..=flows_needed {
+        flows.send(sender(1), task(1 + number), META, FLOW_WINDOW_BYTES as usize, 0, 0);
+    }
+    carry(&mut flows);
+    for round in 0..MARKS_MAX {
+        (0..flows_needed).for_each(|number| flows.send(sender(1), task(1 + number), META, 0, 0, 1));
+        flows.send(sender(1), task(5000), META, 0, 0, 2);
+        assert_eq!(carry(&mut flows), [2], "{round}");
+        flows.credit(task(5000), cost(0));
+    }
+    assert_eq!(flows.host_flows(host()).marks, MARKS_OF_HOST_MAX);
+    flows.send(sender(1), task(1 + flows_needed), META, 0, 0, 3);
+    flows.send(sender(1), task(5000), META, 0, 0, 4);
+    assert_eq!(next_step(&mut flows), Some(Ok(4)), "it passes without a mark");
+    flows.host_gone(host());
 }

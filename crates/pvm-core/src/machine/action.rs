@@ -2,7 +2,7 @@
 use super::group_page::{GroupAction, Listing};
 use crate::codes::Code;
 use crate::hostfile::HostLine;
-use crate::proto::{ByteBuf, RunSettings, ToTask, Welcome};
+use crate::proto::{ByteBuf, LinkCause, RunSettings, ToTask, Welcome};
 use crate::tid::Tid;
 use crate::trace::Record;
 use crate::wire::{DataCall, DirectCall, Frame, HostOptions, Key, MachineSettings, StartNews, StartOrder};
@@ -95,10 +95,19 @@ pub enum Action {
     /// Prepare for a call from the peer's host (the call links `task` and `peer`); answer by
     /// `Machine::handle_direct_expected`. When the call comes, hand the connection to the task and report by
     /// `Machine::handle_direct_ended`.
-    ExpectDirect { ticket: DirectTicket, task: Tid, peer: Tid },
+    ExpectDirect { ticket: DirectTicket, task: Tid, peer: Tid, cause: LinkCause },
     /// Call the peer's host to link `task` and `peer`; hand the connection to the task and report by
     /// `Machine::handle_direct_ended`.
-    CallDirect { ticket: DirectTicket, task: Tid, peer: Tid, addresses: Vec<SocketAddr>, call: DirectCall },
+    CallDirect {
+        ticket: DirectTicket,
+        task: Tid,
+        peer: Tid,
+        cause: LinkCause,
+        addresses: Vec<SocketAddr>,
+        call: DirectCall,
+    },
+    /// Tell the tasks of this host, before anything that comes later. At first a host has one task at most.
+    Company(Company),
     /// Stop setting up that link: it is no longer wanted.
     CancelDirect { ticket: DirectTicket },
     /// Prepare for a call that reopens the data link to a host; answer by `Machine::handle_data_expected`, later by
@@ -167,6 +176,15 @@ pub struct Found {
     pub path: ByteBuf,
     /// The debugger that is to run the program, if the spawn asks for one.
     pub debugger: Option<ByteBuf>,
+}
+
+/// Whether the tasks of a host are several. Only those count that may send messages to tasks, also before they have enrolled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Company {
+    /// There is one at most.
+    Alone,
+    /// There are several.
+    Several,
 }
 
 /// Identifies a direct link that is being set up: the host whose task asked for the link, and the number of the link on

@@ -1,5 +1,5 @@
 //! The state that all sub-machines share: the time, the settings, the tables of hosts and tasks, and the outbox.
-use super::action::Action;
+use super::action::{Action, Company};
 use super::event::Event;
 use super::host_table::HostTable;
 use super::links::Links;
@@ -8,6 +8,7 @@ use super::pending_acks::PendingAcks;
 use super::roles::Roles;
 use super::settings::{Settings, Time};
 use super::task_table::TaskTable;
+use crate::proto::{LinkCause, Order};
 use crate::tid::Tid;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -25,6 +26,8 @@ pub(super) struct Core {
     pub debug_mask: i32,
     pub hosts: HostTable,
     pub tasks: TaskTable,
+    /// What the daemon was told last about the tasks.
+    told_company: Company,
     pub roles: Roles,
     pub links: Links,
     pub acks: PendingAcks,
@@ -42,6 +45,7 @@ impl Core {
         let hosts = HostTable::new(&settings);
         Core {
             tasks: TaskTable::new(hosts.own()),
+            told_company: Company::Alone,
             hosts,
             settings,
             now: Time::ZERO,
@@ -99,6 +103,20 @@ impl Core {
             true => self.tasks.exists(tid),
             false => self.hosts.is_here(tid),
         }
+    }
+
+    /// Tells the daemon if tasks have come, so that there are several, or have gone.
+    pub fn tell_company(&mut self) {
+        let company = self.tasks.company();
+        if std::mem::replace(&mut self.told_company, company) != company {
+            self.push(Action::Company(company));
+        }
+    }
+
+    /// Returns whether this task of this host may have a link that is made for this reason. Messages on a link pass those
+    /// of other tasks between the same hosts, so without being asked, links are made only where there are no others.
+    pub fn may_have_link(&self, task: Tid, cause: LinkCause) -> bool {
+        cause == LinkCause::Program || self.settings.order == Order::Pairs || self.tasks.is_alone(task)
     }
 
     /// Returns whether a request of the task can be answered: the task is connected here, or is in `clients`.

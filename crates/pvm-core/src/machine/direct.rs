@@ -8,9 +8,9 @@ use super::action::{Action, DirectTicket};
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use crate::codes::Code;
-use crate::proto::Reply;
+use crate::proto::{LinkCause, Reply};
 use crate::tid::Tid;
-use crate::wire::{DirectCall, Frame};
+use crate::wire::{DirectCall, Frame, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Requests for a direct link to a task of this host that has not enrolled yet.
@@ -26,13 +26,20 @@ struct LinkRequest {
     task: Tid,
     wait: u32,
     peer: Tid,
+    cause: LinkCause,
+}
+
+/// A request from another host for a link to a task of this one.
+pub(super) struct LinkQuestion {
+    pub number: u32,
+    pub from: Tid,
+    pub to: Tid,
+    pub cause: LinkCause,
 }
 
 /// A request from another host for a link to a task that has not enrolled yet.
 struct DeferredRequest {
-    number: u32,
-    from: Tid,
-    to: Tid,
+    question: LinkQuestion,
     call: Option<DirectCall>,
 }
 
@@ -71,6 +78,14 @@ fn own_ticket(core: &Core, number: u32) -> DirectTicket {
     DirectTicket { host: core.own_host(), number }
 }
 
+/// Returns the answer to a task that gets no link.
+pub(super) fn answer_of(why: Refusal) -> Result<Reply, Code> {
+    match why {
+        Refusal::Denied => Err(Code::Denied),
+        Refusal::Company => Ok(Reply::Company),
+    }
+}
+
 impl Directs {
     /// Returns a request of this host, if it is for a link to the host of `peer`.
     fn request_to(&self, peer: Tid, number: u32) -> Option<&LinkRequest> {
@@ -96,7 +111,7 @@ impl Directs {
     }
 
     /// Handles a link request from a task of this host.
-    pub fn ask(&mut self, core: &mut Core, from: Tid, wait: u32, to: Tid) {
+    pub fn ask(&mut self, core: &mut Core, from: Tid, wait: u32, to: Tid, cause: LinkCause) {
         let refusal = match to.is_task() && to.host() != core.own_host() {
             false => Some(Code::BadParam),
             true if !core.may_live(to) => Some(Code::NoTask),
@@ -106,52 +121,64 @@ impl Directs {
         if let Some(code) = refusal {
             return core.reply(from, wait, Err(code));
         }
+        if !core.may_have_link(from, cause) {
+            return core.reply(from, wait, Ok(Reply::Company));
+        }
         self.last = self.last.wrapping_add(1);
         let number = self.last;
-        self.requests.insert(number, LinkRequest { task: from, wait, peer: to });
+        self.requests.insert(number, LinkRequest { task: from, wait, peer: to, cause });
         if core.own_host() < to.host() {
             // The other host prepares for the call, if its task accepts links.
-            core.send_host(to.host(), Frame::Direct { number, from, to, call: None });
+            core.send_host(to.host(), Frame::Direct { number, from, to, call: None, cause });
         } else {
             let ticket = own_ticket(core, number);
-            core.push(Action::ExpectDirect { ticket, task: from, peer: to });
+            core.push(Action::ExpectDirect { ticket, task: from, peer: to, cause });
         }
     }
 
     /// Handles a request from another host for a link to a task of this host.
-    pub fn link_requested(&mut self, core: &mut Core, number: u32, from: Tid, to: Tid, call: Option<DirectCall>) {
+    pub fn link_requested(&mut self, core: &mut Core, question: LinkQuestion, call: Option<DirectCall>) {
+        let LinkQuestion { number, from, to, cause } = question;
+        let refuse = |core: &mut Core, why| core.send_host(from.host(), Frame::DirectRefused { number, why });
         // If both tasks ask, the request from the host with the lower number wins.
         let twice = core.own_host() < from.host() && self.has_requested(to, from);
         if !core.tasks.takes_frames(to) || twice || self.refusing.contains(&to) {
-            return core.send_host(from.host(), Frame::DirectRefused { number });
+            return refuse(core, Refusal::Denied);
+        }
+        if !core.may_have_link(to, cause) {
+            return refuse(core, Refusal::Company);
         }
         if !core.tasks.is_connected(to) {
             if self.deferred.len() >= WAITING_MAX {
-                return core.send_host(from.host(), Frame::DirectRefused { number });
+                return refuse(core, Refusal::Denied);
             }
-            return self.deferred.push(DeferredRequest { number, from, to, call });
+            return self.deferred.push(DeferredRequest { question, call });
         }
         let (ticket, task, peer) = (DirectTicket { host: from.host(), number }, to, from);
         match call {
             Some(call) if core.own_host() < from.host() => {
                 let addresses = core.hosts.addresses_of(from.host());
-                core.push(Action::CallDirect { ticket, task, peer, addresses, call });
+                core.push(Action::CallDirect { ticket, task, peer, cause, addresses, call });
             }
             None if from.host() < core.own_host() => {
-                core.push(Action::ExpectDirect { ticket, task, peer });
+                core.push(Action::ExpectDirect { ticket, task, peer, cause });
             }
-            _ => core.send_host(from.host(), Frame::DirectRefused { number }),
+            _ => refuse(core, Refusal::Denied),
         }
     }
 
     /// Handles the requests that waited for a task to enroll.
     fn serve_deferred(&mut self, core: &mut Core, tid: Tid) {
-        let (ours, others) = std::mem::take(&mut self.deferred).into_iter().partition(|ask| ask.to == tid);
-        self.deferred = others;
-        let ours: Vec<DeferredRequest> = ours;
-        for DeferredRequest { number, from, to, call } in ours {
-            self.link_requested(core, number, from, to, call);
+        for DeferredRequest { question, call } in self.take_deferred(tid) {
+            self.link_requested(core, question, call);
         }
+    }
+
+    /// Takes out the requests that wait for a task to enroll.
+    fn take_deferred(&mut self, tid: Tid) -> Vec<DeferredRequest> {
+        let (ours, others) = std::mem::take(&mut self.deferred).into_iter().partition(|ask| ask.question.to == tid);
+        self.deferred = others;
+        ours
     }
 
     /// Handles the result of [`Action::ExpectDirect`]: the secrets for the other host's call, or `None` if this daemon
@@ -160,15 +187,15 @@ impl Directs {
         let number = ticket.number;
         if ticket.host == core.own_host() {
             match (self.requests.get(&number), call) {
-                (Some(&LinkRequest { task: from, peer: to, .. }), Some(call)) => {
-                    core.send_host(to.host(), Frame::Direct { number, from, to, call: Some(call) });
+                (Some(&LinkRequest { task: from, peer: to, cause, .. }), Some(call)) => {
+                    core.send_host(to.host(), Frame::Direct { number, from, to, call: Some(call), cause });
                 }
                 _ => self.finish_request(core, number, Err(Code::OutOfRes)),
             }
         } else {
             let frame = match call {
                 Some(call) => Frame::DirectCall { number, call },
-                None => Frame::DirectRefused { number },
+                None => Frame::DirectRefused { number, why: Refusal::Denied },
             };
             core.send_host(ticket.host, frame);
         }
@@ -176,16 +203,16 @@ impl Directs {
 
     /// Handles the news that the other host expects the call.
     pub fn call_allowed(&mut self, core: &mut Core, from: Tid, number: u32, call: DirectCall) {
-        let Some(&LinkRequest { task, peer, .. }) = self.request_to(from, number) else { return };
+        let Some(&LinkRequest { task, peer, cause, .. }) = self.request_to(from, number) else { return };
         let (ticket, addresses) = (own_ticket(core, number), core.hosts.addresses_of(from));
-        core.push(Action::CallDirect { ticket, task, peer, addresses, call });
+        core.push(Action::CallDirect { ticket, task, peer, cause, addresses, call });
     }
 
     /// Handles the news that the other host refuses the link.
-    pub fn refused(&mut self, core: &mut Core, from: Tid, number: u32) {
+    pub fn refused(&mut self, core: &mut Core, from: Tid, number: u32, why: Refusal) {
         if self.request_to(from, number).is_some() {
             core.push(Action::CancelDirect { ticket: own_ticket(core, number) });
-            self.finish_request(core, number, Err(Code::Denied));
+            self.finish_request(core, number, answer_of(why));
         }
     }
 
@@ -194,7 +221,7 @@ impl Directs {
         if ticket.host == core.own_host() {
             self.finish_request(core, ticket.number, if done { Ok(Reply::Done) } else { Err(Code::HostFail) });
         } else if !done {
-            core.send_host(ticket.host, Frame::DirectRefused { number: ticket.number });
+            core.send_host(ticket.host, Frame::DirectRefused { number: ticket.number, why: Refusal::Denied });
         }
     }
 
@@ -214,17 +241,14 @@ impl Directs {
             self.requests.remove(&number);
             core.push(Action::CancelDirect { ticket: DirectTicket { host: own, number } });
         }
-        let (theirs, others) = std::mem::take(&mut self.deferred).into_iter().partition(|ask| ask.to == tid);
-        self.deferred = others;
-        let theirs: Vec<DeferredRequest> = theirs;
-        for DeferredRequest { number, from, .. } in theirs {
-            core.send_host(from.host(), Frame::DirectRefused { number });
+        for DeferredRequest { question: LinkQuestion { number, from, .. }, .. } in self.take_deferred(tid) {
+            core.send_host(from.host(), Frame::DirectRefused { number, why: Refusal::Denied });
         }
     }
 
     /// Fails the requests that concern a lost host.
     fn forget_host(&mut self, core: &mut Core, host: Tid) {
-        self.deferred.retain(|ask| ask.from.host() != host);
+        self.deferred.retain(|ask| ask.question.from.host() != host);
         let lost = self.requests.iter().filter(|(_, ask)| ask.peer.host() == host);
         let lost: Vec<u32> = lost.map(|(number, _)| *number).collect();
         for number in lost {

@@ -5,13 +5,14 @@
 //! makes the secrets; they reach the other task by the encrypted control link, or not at all if messages travel in clear.
 //! No task waits: messages take the default route until both tasks have the link, and also if there will be none.
 use super::core::{Core, SubMachine};
+use super::direct::{LinkQuestion, answer_of};
 use super::event::Event;
 use super::notify::Notify;
 use crate::codes::Code;
 use crate::fabric::INTRODUCTION_BYTES_MAX;
-use crate::proto::{ByteBuf, FabricOffer, Reply, ToTask};
+use crate::proto::{ByteBuf, FabricOffer, LinkCause, Reply, ToTask};
 use crate::tid::Tid;
-use crate::wire::Frame;
+use crate::wire::{Frame, LinkAnswer, Refusal};
 use std::collections::BTreeMap;
 
 /// Questions of tasks of other hosts that tasks of this host have not answered, because they have not enrolled yet or
@@ -31,11 +32,18 @@ struct Own {
     is_sealed: bool,
 }
 
+/// The link for which a task of this host asks.
+pub(super) struct Wanted {
+    pub to: Tid,
+    pub cause: LinkCause,
+}
+
 /// A question of a task of another host to a task of this one.
 struct Question {
     number: u32,
     from: Tid,
     to: Tid,
+    cause: LinkCause,
     /// Until the task has enrolled and is asked.
     offer: Option<FabricOffer>,
 }
@@ -76,7 +84,8 @@ fn checked(introduction: ByteBuf) -> Option<ByteBuf> {
 /// Asks a task of this host whether it wants a link.
 fn ask_task(core: &mut Core, question: &mut Question) {
     if let Some(offer) = question.offer.take() {
-        core.send(question.to, ToTask::Fabric { number: question.number, peer: question.from, offer });
+        let &mut Question { number, from: peer, cause, .. } = question;
+        core.send(question.to, ToTask::Fabric { number, peer, offer, cause });
     }
 }
 
@@ -87,7 +96,15 @@ impl Fabrics {
     }
 
     /// Handles the request of a task of this host for a link.
-    pub fn ask(&mut self, core: &mut Core, from: Tid, wait: u32, to: Tid, mut offer: FabricOffer, always_sealed: bool) {
+    pub fn ask(
+        &mut self,
+        core: &mut Core,
+        from: Tid,
+        wait: u32,
+        Wanted { to, cause }: Wanted,
+        mut offer: FabricOffer,
+        always_sealed: bool,
+    ) {
         let is_valid = to.is_task() && to.host() != core.own_host();
         let refusal = match is_valid && offer.introduction.len() <= INTRODUCTION_BYTES_MAX {
             false => Some(Code::BadParam),
@@ -98,6 +115,9 @@ impl Fabrics {
         if let Some(code) = refusal {
             return core.reply(from, wait, Err(code));
         }
+        if !core.may_have_link(from, cause) {
+            return core.reply(from, wait, Ok(Reply::Company));
+        }
         if core.settings.trusted && !always_sealed {
             offer.secrets = None;
         }
@@ -105,26 +125,25 @@ impl Fabrics {
         let number = self.last;
         let is_sealed = offer.secrets.is_some();
         self.own.insert(number, Own { task: from, wait, peer: to, is_sealed });
-        core.send_host(to.host(), Frame::Fabric { number, from, to, offer });
+        core.send_host(to.host(), Frame::Fabric { number, from, to, offer, cause });
     }
 
     /// Handles the question of a task of another host. `refuses`: whether the task of this host wants no links.
-    pub fn link_requested(
-        &mut self,
-        core: &mut Core,
-        number: u32,
-        from: Tid,
-        to: Tid,
-        offer: FabricOffer,
-        refuses: bool,
-    ) {
+    pub fn link_requested(&mut self, core: &mut Core, question: LinkQuestion, offer: FabricOffer, refuses: bool) {
+        let LinkQuestion { number, from, to, cause } = question;
+        let refuse = |core: &mut Core, why| {
+            core.send_host(from.host(), Frame::FabricAnswer { number, answer: LinkAnswer::Refused(why) });
+        };
         // If both tasks ask, the question from the host with the lower number counts.
         let twice = core.own_host() < from.host() && self.has_asked(to, from);
         let fits = offer.introduction.len() <= INTRODUCTION_BYTES_MAX && self.questions.len() < QUESTIONS_MAX;
         if !core.tasks.takes_frames(to) || twice || refuses || !fits {
-            return core.send_host(from.host(), Frame::FabricAnswer { number, introduction: None });
+            return refuse(core, Refusal::Denied);
         }
-        let mut question = Question { number, from, to, offer: Some(offer) };
+        if !core.may_have_link(to, cause) {
+            return refuse(core, Refusal::Company);
+        }
+        let mut question = Question { number, from, to, cause, offer: Some(offer) };
         if core.tasks.is_connected(to) {
             ask_task(core, &mut question);
         }
@@ -155,30 +174,27 @@ impl Fabrics {
         // Without the watch, the task would not learn of the end of its peer.
         let introduction = introduction.and_then(checked).filter(|_| notify.watch_link(core, from, peer));
         let is_told = introduction.is_some() == is_wanted;
-        core.send_host(peer.host(), Frame::FabricAnswer { number, introduction });
+        let answer = introduction.map_or(LinkAnswer::Refused(Refusal::Denied), LinkAnswer::Introduction);
+        core.send_host(peer.host(), Frame::FabricAnswer { number, answer });
         if is_told { Ok(Reply::Done) } else { Err(Code::Denied) }
     }
 
     /// Handles the answer to a question of a task of this host.
-    pub fn answered(
-        &mut self,
-        core: &mut Core,
-        notify: &mut Notify,
-        from: Tid,
-        number: u32,
-        introduction: Option<ByteBuf>,
-    ) {
+    pub fn answered(&mut self, core: &mut Core, notify: &mut Notify, from: Tid, number: u32, answer: LinkAnswer) {
         if self.own.get(&number).is_none_or(|own| own.peer.host() != from) {
             return;
         }
         let Some(Own { task, wait, peer, is_sealed }) = self.own.remove(&number) else { return };
-        let answer = match introduction.and_then(checked) {
-            Some(introduction) if notify.watch_link(core, task, peer) => {
-                Ok(Reply::Fabric { introduction, sealed: is_sealed })
-            }
-            _ => Err(Code::Denied),
+        let reply = match answer {
+            LinkAnswer::Introduction(introduction) => match checked(introduction) {
+                Some(introduction) if notify.watch_link(core, task, peer) => {
+                    Ok(Reply::Fabric { introduction, sealed: is_sealed })
+                }
+                _ => Err(Code::Denied),
+            },
+            LinkAnswer::Refused(why) => answer_of(why),
         };
-        core.reply(task, wait, answer);
+        core.reply(task, wait, reply);
     }
 
     /// Drops the questions of a task that has left, and answers those of others to it.
@@ -188,7 +204,8 @@ impl Fabrics {
         self.questions = others;
         let ended: Vec<Question> = ended;
         for Question { number, from, .. } in ended {
-            core.send_host(from.host(), Frame::FabricAnswer { number, introduction: None });
+            let answer = LinkAnswer::Refused(Refusal::Denied);
+            core.send_host(from.host(), Frame::FabricAnswer { number, answer });
         }
     }
 

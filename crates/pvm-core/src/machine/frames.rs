@@ -1,6 +1,7 @@
 //! Dispatch of frames from other daemons; a frame is accepted only from a host that may send it.
 use super::action::{Action, SpawnId};
 use super::core::Core;
+use super::direct::LinkQuestion;
 use super::event::Event;
 use super::group_page::Listing;
 use super::parts::Parts;
@@ -72,17 +73,17 @@ impl Parts {
                 self.spawns.host_spawned(core, observers, from, wait, results);
             }
             Frame::Siblings { wait, tids } => self.spawns.siblings_known(core, from, wait, &tids),
-            Frame::Direct { number, from: asker, to, call } if asker.host() == from => {
-                self.directs.link_requested(core, number, asker, to, call);
+            Frame::Direct { number, from: asker, to, call, cause } if asker.host() == from => {
+                self.directs.link_requested(core, LinkQuestion { number, from: asker, to, cause }, call);
             }
             Frame::DirectCall { number, call } => self.directs.call_allowed(core, from, number, call),
-            Frame::DirectRefused { number } => self.directs.refused(core, from, number),
-            Frame::Fabric { number, from: asker, to, offer } if asker.host() == from => {
+            Frame::DirectRefused { number, why } => self.directs.refused(core, from, number, why),
+            Frame::Fabric { number, from: asker, to, offer, cause } if asker.host() == from => {
                 let refuses = self.directs.refuses(to);
-                self.fabrics.link_requested(core, number, asker, to, offer, refuses);
+                self.fabrics.link_requested(core, LinkQuestion { number, from: asker, to, cause }, offer, refuses);
             }
-            Frame::FabricAnswer { number, introduction } => {
-                self.fabrics.answered(core, &mut self.notify, from, number, introduction);
+            Frame::FabricAnswer { number, answer } => {
+                self.fabrics.answered(core, &mut self.notify, from, number, answer);
             }
             Frame::DataLost { number } => self.membership.data_links.reported_lost(core, from, number),
             Frame::DataCall { number, call } => self.membership.data_links.call_received(core, from, number, call),

@@ -59,7 +59,7 @@ mod traces;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Connection, DirectTicket, Found, HostStart, SpawnId, Start};
+pub use action::{Action, Company, Connection, DirectTicket, Found, HostStart, SpawnId, Start};
 pub use group_page::{Barrier, GroupAction, Listing, Taken, Waiting};
 pub use limits::Limits;
 pub use load::LOAD_READ_EVERY;

@@ -309,7 +309,7 @@ fn is_for_master(request: &Request) -> bool {
     !matches!(
         request,
         Request::Connect(_)
-            | Request::Direct(_)
+            | Request::Direct { .. }
             | Request::AllowDirect(_)
             | Request::Fabric { .. }
             | Request::FabricAnswer { .. }

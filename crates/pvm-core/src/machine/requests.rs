@@ -1,6 +1,7 @@
 //! Dispatch of requests of tasks, and of messages that tasks send by way of the daemon.
 use super::action::Action;
 use super::core::Core;
+use super::fabrics::Wanted;
 use super::parts::Parts;
 use super::servers::MessageTargets;
 use super::{control, groups, limits, membership, notify, spawn, tasks};
@@ -34,10 +35,10 @@ impl Parts {
     pub fn decide(&mut self, core: &mut Core, from: Tid, wait: u32, request: Request) {
         let answer = match request {
             Request::Connect(tid) => tasks::connect(core, from, tid),
-            Request::Direct(to) => return self.directs.ask(core, from, wait, to),
+            Request::Direct { to, cause } => return self.directs.ask(core, from, wait, to, cause),
             Request::AllowDirect(allowed) => self.directs.allow(from, allowed),
-            Request::Fabric { to, offer, always_sealed } => {
-                return self.fabrics.ask(core, from, wait, to, offer, always_sealed);
+            Request::Fabric { to, offer, always_sealed, cause } => {
+                return self.fabrics.ask(core, from, wait, Wanted { to, cause }, offer, always_sealed);
             }
             Request::FabricAnswer { number, peer, introduction } => {
                 self.fabrics.answer(core, &mut self.notify, from, number, peer, introduction)

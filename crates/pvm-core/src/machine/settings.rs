@@ -4,6 +4,7 @@ use super::task_table::TASKS_MAX;
 use crate::fabric::Wish;
 use crate::flows::pacing::Pacing;
 use crate::hostfile::Hostfile;
+use crate::proto::Order;
 use crate::tid::Tid;
 use crate::wire::{ChainValue, KEY_BYTES, Key};
 use std::net::{SocketAddr, SocketAddrV4};
@@ -74,6 +75,8 @@ pub struct Settings {
     pub trusted: bool,
     /// When receivers pace long messages, as the master sets it (`PVM_PACING`).
     pub pacing: Pacing,
+    /// Which order messages between hosts keep, as the master sets it (`HPVM_ORDER`).
+    pub order: Order,
     /// The fabric of the tasks of this host: as the environment of this daemon says, or else the hostfile, or else the
     /// environment of the master (`PVM_FABRIC`, `PVM_FABRIC_CLEAR`).
     pub fabric: Wish,
@@ -134,6 +137,7 @@ impl Settings {
             fabric: Wish::default(),
             trusted: false,
             pacing: Pacing::default(),
+            order: Order::default(),
             broadcast: None,
             barrier_tree_hosts: BARRIER_TREE_HOSTS,
             barrier_broadcast_hosts: BARRIER_BROADCAST_HOSTS,

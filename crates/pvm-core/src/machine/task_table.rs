@@ -1,6 +1,6 @@
 //! The tasks of this host: their tids, their states, and the wait statuses of tasks that ended recently.
-use super::action::SpawnId;
-use crate::proto::{TaskEnd, TraceSettings};
+use super::action::{Company, SpawnId};
+use crate::proto::{TaskEnd, TaskKind, TraceSettings};
 use crate::tid::{LOCAL_MASK, SLOT_MASK, Tid};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -50,6 +50,7 @@ pub(super) enum State {
 pub(super) struct Task {
     pub origin: Origin,
     pub state: State,
+    pub kind: TaskKind,
     /// The process to which signals are sent, or 0.
     pub process: i32,
     /// The process that this daemon started, while it lives; else 0.
@@ -85,6 +86,7 @@ impl Task {
         Task {
             origin,
             state: State::Expected,
+            kind: TaskKind::Program,
             process: 0,
             started: 0,
             cookie: 0,
@@ -101,6 +103,11 @@ impl Task {
             has_input: false,
             input_of: None,
         }
+    }
+
+    /// Returns whether the task may send messages to tasks, now or once it has enrolled.
+    fn may_send(&self) -> bool {
+        self.kind == TaskKind::Program && self.state != State::Left
     }
 }
 
@@ -158,6 +165,15 @@ impl TaskTable {
     /// Returns whether frames reach the task, now or once it enrolls.
     pub fn takes_frames(&self, tid: Tid) -> bool {
         self.get(tid).is_some_and(|task| task.state != State::Left)
+    }
+    /// Returns whether there are several tasks that may send messages.
+    pub fn company(&self) -> Company {
+        let mut senders = self.tasks.values().filter(|task| task.may_send());
+        if senders.nth(1).is_some() { Company::Several } else { Company::Alone }
+    }
+    /// Returns whether no other task of this host may send messages.
+    pub fn is_alone(&self, tid: Tid) -> bool {
+        !self.iter().any(|(other, task)| other != tid && task.may_send())
     }
 
     /// Adds a task; returns its tid: the next tid whose slot is free.

@@ -59,6 +59,7 @@ impl SubMachine for Tasks {
 /// Adds a task that is about to be started. The task claims its entry by the returned cookie.
 pub(super) fn expect(core: &mut Core, task: Task) -> Option<(Tid, u32)> {
     let (tid, cookie) = core.tasks.add_expected(task)?;
+    core.tell_company();
     core.push(Action::Born { tid });
     Some((tid, cookie))
 }
@@ -83,6 +84,7 @@ pub(super) fn enroll(core: &mut Core, connection: Connection, process: i32, hell
     // The process id comes from the socket: an id stated by the task could be that of another process.
     task.process = process.max(0);
     task.manager = manager;
+    task.kind = hello.kind;
     let welcome = Welcome {
         tid,
         parent: task.parent,
@@ -90,7 +92,10 @@ pub(super) fn enroll(core: &mut Core, connection: Connection, process: i32, hell
         own: task.trace_settings.clone(),
         resource_manager: manager,
         fabric: core.settings.fabric.clone(),
+        order: core.settings.order,
     };
+    // Before the task can act, the others know that they are not alone any more.
+    core.tell_company();
     core.push(Action::Welcome { connection, tid, welcome });
     core.raise(Event::TaskEnrolled { tid, arrived: claimed.is_none() });
 }
@@ -158,6 +163,7 @@ fn detach(core: &mut Core, tid: Tid) {
         }
     }
     core.requests.forget(tid);
+    core.tell_company();
     core.raise(Event::TaskLeft { tid, spawn, peers });
 }
 

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 mod borrowed;
 mod dead_queue;
 mod frame_order;
+mod gaps;
 mod in_progress;
 mod merge;
 mod multicast;

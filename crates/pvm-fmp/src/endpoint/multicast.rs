@@ -12,6 +12,7 @@ use super::{Endpoint, SEND_BYTES};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::heap::Block;
 use crate::peer::Peer;
+use crate::remote::{BORROWED, KEEPABLE};
 use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub enum SharedBody<'a> {
     Bytes(&'a [u8]),
     /// Blocks of the sender's heap, each with its used length.
     Blocks(&'a [(Block, usize)]),
+    /// The first bytes of a block that is lent (see [`Endpoint::send_borrowed`]), and whether receivers may keep it.
+    Borrowed(&'a Block, usize, bool),
 }
 
 impl Endpoint {
@@ -113,6 +116,11 @@ impl Endpoint {
             SharedBody::Bytes(bytes) => {
                 debug_assert!(bytes.len() <= INLINE_BYTES_MAX);
                 peer.push_held(us, heap, time, false, meta, bytes)
+            }
+            SharedBody::Borrowed(block, bytes, may_keep) => {
+                let token = if may_keep { KEEPABLE } else { BORROWED };
+                let bytes = descriptor::<24>(token, &[(block.clone(), bytes)]);
+                peer.push_held(us, heap, time, true, meta, &bytes)
             }
             SharedBody::Blocks(blocks) => {
                 let token = peer.outstanding.add(blocks.iter().map(|(block, _)| block.clone()));

@@ -2,6 +2,7 @@
 
 use super::borrowed;
 use super::dead_queue::DeadQueue;
+use super::gaps;
 use super::in_progress::receive_pipelined;
 use super::packed::take_dropped;
 use super::{
@@ -372,6 +373,7 @@ impl Endpoint {
             Kind::Offer => self.take_offer(index, entry),
             Kind::Answer => self.take_answer(index, entry),
             Kind::Dropped => take_dropped(peer, entry),
+            Kind::Gap | Kind::NoMore => gaps::take(peer.tid, entry, sink),
             Kind::AfterFrame => {
                 let last = PortView::last_message(self.ports.as_ref(), self.tid).load_relaxed();
                 self.frame_order.step(words_of(entry)[0] as u32, last)

@@ -13,7 +13,8 @@ use std::rc::Rc;
 impl Endpoint {
     /// Returns the next message of the most recent peer, if it is there with its body in the queue or in a cell: this is the
     /// shortest path to a message. Also returns `None` when it is time to [`Endpoint::poll`] all peers.
-    /// `of_any`: the caller accepts messages of every peer, so the message must be the earliest one.
+    /// `of_any`: the caller accepts messages of every peer, so the message must be the earliest one. No message is taken before an
+    /// earlier entry of the daemon.
     #[inline(always)]
     pub fn probe_recent(&mut self, of_any: bool) -> Option<RecentMessage<'_>> {
         self.recent(of_any, false)
@@ -38,7 +39,7 @@ impl Endpoint {
         let looks = if !wait || inbound.reader.has_next(ring) { 0 } else { self.recent_probes() };
         // Damage is handled by the next poll.
         let entry = inbound.reader.next_within(ring, looks).ok()??;
-        if of_any && self.order.len() > 1 && !self.is_earliest(index, entry.stamp()) {
+        if !self.may_be_taken(of_any, index, entry.stamp()) {
             return None;
         }
         let peer = self.peers[index].as_deref_mut()?;
@@ -52,6 +53,17 @@ impl Endpoint {
             _ => return None,
         };
         Some(RecentMessage { entry, body, peer, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+    }
+
+    /// Returns whether a message with this stamp may be taken by itself. For a caller that accepts messages of every peer, it must be
+    /// the earliest one; for others, the daemon must have queued nothing before it, since that may be a gap ([`super::gaps`]).
+    #[inline(always)]
+    fn may_be_taken(&self, of_any: bool, index: usize, stamp: u64) -> bool {
+        match of_any {
+            _ if self.order.len() <= 1 => true,
+            true => self.is_earliest(index, stamp),
+            false => self.is_before_daemon(stamp),
+        }
     }
 
     /// Returns the peer from which [`Endpoint::poll`] took a message last, or one that was introduced since.
@@ -75,7 +87,7 @@ impl Endpoint {
         let ring = unsafe { inbound.slots() };
         let looks = if inbound.reader.has_next(ring) { 0 } else { self.recent_probes() };
         let (immediate, stamp) = inbound.reader.next_immediate(ring, looks)?;
-        if of_any && self.order.len() > 1 && !self.is_earliest(index, stamp) {
+        if !self.may_be_taken(of_any, index, stamp) {
             return None;
         }
         let inbound = self.peers[index].as_mut()?.inbound.as_mut()?;

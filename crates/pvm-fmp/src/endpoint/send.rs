@@ -201,15 +201,30 @@ impl Endpoint {
     /// Puts an entry into the queue to `to`, and wakes that peer if it sleeps.
     #[inline]
     pub(super) fn queue(&mut self, to: u32, kind: Kind, meta: &Meta, body: &[u8]) -> Result<Sent, SendError> {
+        match self.queue_unrung(to, kind, meta, body)? {
+            Some(index) => Ok(ring(self.peers[index].as_ref().expect("connected"), self.barriers)),
+            None => Ok(Sent::Done),
+        }
+    }
+
+    /// Puts an entry into the queue to `to`. Returns the peer's index, or `None` if the peer is dead.
+    #[inline]
+    pub(super) fn queue_unrung(
+        &mut self,
+        to: u32,
+        kind: Kind,
+        meta: &Meta,
+        body: &[u8],
+    ) -> Result<Option<usize>, SendError> {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
         if self.ports.as_ref().is_some_and(|ports| !ports.alive(to)) {
-            return Ok(Sent::Done);
+            return Ok(None);
         }
         self.order_after_frames(index)?;
         self.uncollected += SEND_BYTES;
         let peer = self.peers[index].as_mut().expect("connected");
         peer.push(self.tid, &self.heap, kind, meta, body).map_err(|NoMemory| SendError::NoMemory)?;
-        Ok(ring(peer, self.barriers))
+        Ok(Some(index))
     }
 
     /// Wakes a peer if it sleeps; sends no message.

@@ -80,6 +80,7 @@ pub const TARGETS: &[Target] = &[
                 "crates/pvm-fmp/src/endpoint/merge.rs",
                 &["poll_in_order", "look_for_heads", "earliest_before", "look_for_queue"],
             ),
+            part("crates/pvm-fmp/src/endpoint/gaps.rs", &["take"]),
             part("crates/pvm-fmp/src/endpoint/recent.rs", &["recent", "take", "probe_recent_immediate"]),
             part("crates/pvm-fmp/src/endpoint/in_progress.rs", &["receive_pipelined", "receive_complete"]),
             part(
@@ -375,6 +376,8 @@ fn action(from: &mut Unstructured<'_>, hostile: &mut Hostile) -> pvm_fuzz::Resul
                 Kind::CopyTime,
                 Kind::Dropped,
                 Kind::AfterFrame,
+                Kind::Gap,
+                Kind::NoMore,
             ];
             let kind = kinds[(value >> 40) as usize % kinds.len()];
             entry(from, hostile, kind, &[value])?;

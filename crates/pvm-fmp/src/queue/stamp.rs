@@ -42,6 +42,10 @@ pub enum Kind {
     Dropped = 15,
     /// The number of a frame of the daemon that the reader takes before the next entries.
     AfterFrame = 16,
+    /// A host, and how many messages of it will follow that come before all later entries of any writer.
+    Gap = 19,
+    /// A host of which no more messages follow.
+    NoMore = 20,
 }
 
 /// The kind in the stamp of a skipped half-slot: the next entry begins at the next slot.
@@ -60,7 +64,7 @@ impl Kind {
     }
 
     pub(super) fn from_number(number: u8) -> Option<Kind> {
-        const KINDS: [Kind; 13] = [
+        const KINDS: [Kind; 15] = [
             Kind::Message,
             Kind::Blocks,
             Kind::Rendezvous,
@@ -74,6 +78,8 @@ impl Kind {
             Kind::CopyTime,
             Kind::Dropped,
             Kind::AfterFrame,
+            Kind::Gap,
+            Kind::NoMore,
         ];
         KINDS.into_iter().find(|kind| *kind as u8 == number)
     }

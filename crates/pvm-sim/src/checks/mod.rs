@@ -8,6 +8,7 @@ mod leaks;
 mod messages;
 mod multicasts;
 mod notifies;
+mod order;
 mod requests;
 mod servers;
 mod tables;
@@ -36,6 +37,7 @@ pub struct Checks {
     notifies: notifies::Notifies,
     messages: messages::Messages,
     multicasts: multicasts::Multicasts,
+    order: order::Order,
     requests: requests::Requests,
     barriers: barriers::Barriers,
     faults: innocent::Faults,

@@ -153,6 +153,7 @@ impl World {
         }
         if what == NOTIFY_TASK_EXIT && !cancelled && !unknown {
             self.checks.learnt_of_end(watcher, about);
+            self.checks.ordered_end(watcher, about);
         }
     }
 

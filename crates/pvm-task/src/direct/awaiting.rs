@@ -130,7 +130,7 @@ mod tests {
     use crate::direct::link::DirectLink;
     use crate::direct::send_queue::QueuedBody;
     use pvm_core::flows::pacing::Pacing;
-    use pvm_core::proto::Direct;
+    use pvm_core::proto::{Direct, LinkCause};
     use pvm_fmp::copied_bytes;
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
@@ -141,7 +141,14 @@ mod tests {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
         let link = |peer, calls, socket| {
-            let direct = Direct { peer, calls, secret: None, pacing: Pacing::OnLoss, overflows: false };
+            let direct = Direct {
+                peer,
+                calls,
+                secret: None,
+                pacing: Pacing::OnLoss,
+                overflows: false,
+                cause: LinkCause::Program,
+            };
             DirectLink::new(&direct, socket, u64::MAX).unwrap()
         };
         let (sent, has_sent) = std::sync::mpsc::channel();

@@ -12,7 +12,7 @@ use super::send_queue::{QueuedBody, QueuedMessage};
 use super::{DirectLinks, RouteEvent, SEND_WAIT_MAX};
 use crate::control::Member;
 use crate::message::OWN_DSIG;
-use crate::receive::QueueSink;
+use crate::sinks::QueueSink;
 use crate::system::TC_FALLBACK;
 use crate::task::{State, Task};
 use pvm_core::codes::{ENC_XDR, SYSCTX_TC};
@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(600);
+/// The longest pause before a link is requested again that a task could not have because it, or its peer, had company.
+const COMPANY_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// The time between two checks for stalled links.
 const STALL_CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// If at most this many bytes are unacknowledged on a link, a leaving task does not wait for acknowledgements, but
@@ -48,6 +50,8 @@ pub(crate) struct Backoff {
     at: Option<Instant>,
     /// The length of the last pause; zero if there was none.
     pause: Duration,
+    /// The length of the last pause because a task had company.
+    company_pause: Duration,
 }
 
 impl Backoff {
@@ -70,6 +74,18 @@ impl Backoff {
     pub fn on_given_up(&mut self) {
         self.pause = self.pause.max(PAUSE_FIRST);
         self.at = Some(Instant::now() + self.pause);
+    }
+
+    /// Begins a pause because no program has asked for the link, and one of the two tasks is not alone on its host. It does
+    /// not count among the pauses after breaks.
+    pub fn on_company(&mut self) {
+        self.company_pause = (2 * self.company_pause).clamp(PAUSE_FIRST, COMPANY_PAUSE_MAX);
+        self.at = Some(Instant::now() + self.company_pause);
+    }
+
+    /// Notes that a link was made: both tasks are alone.
+    pub fn on_made(&mut self) {
+        self.company_pause = Duration::ZERO;
     }
 
     /// Begins a pause because a link has broken or could not be made. The cause may pass: a lost connection, too few
@@ -207,6 +223,16 @@ impl DirectLinks {
         }
     }
 
+    /// Notes that a link to a peer was made, here or on a fabric.
+    pub(crate) fn on_made(&mut self, peer: Tid) {
+        self.backoffs.get_mut(&peer).into_iter().for_each(Backoff::on_made);
+    }
+
+    /// Notes that there can be no link, since one of the two tasks is not alone on its host.
+    pub(crate) fn on_company(&mut self, peer: Tid) {
+        self.backoffs.entry(peer).or_default().on_company();
+    }
+
     /// Begins a pause before a link is requested, even if this side has never done so.
     fn begin_pause(&mut self, peer: Tid) {
         self.backoffs.entry(peer).or_default().on_given_up();
@@ -277,7 +303,7 @@ impl DirectLinks {
 
 impl Member {
     /// Sends the queued messages of broken links by the default route, until memory runs out.
-    pub(super) fn fall_back(&mut self) {
+    pub(crate) fn fall_back(&mut self) {
         for at in (0..self.direct.links.len()).rev() {
             let link = &mut self.direct.links[at];
             if link.is_broken() {
@@ -318,6 +344,7 @@ impl Member {
             match given_up {
                 // It is worth its cost again after as many messages as before.
                 Some(GivenUp::Burst) => drop(self.direct.backoffs.remove(&peer)),
+                Some(GivenUp::Company) => self.direct.on_company(peer),
                 // The side that asks for the fabric does so before a direct link can be requested again.
                 Some(GivenUp::ForFabric) => self.direct.begin_pause(peer),
                 Some(GivenUp::ByPeer) if self.fabric.has_lost(peer) => self.direct.begin_pause(peer),
@@ -348,7 +375,7 @@ impl Member {
 
     /// Handles the fallback message of a peer. Returns `false` if the peer waits for an answer that cannot be sent now.
     pub(super) fn on_peer_fallback(&mut self, peer: Tid, answered: bool, is_given_up: bool) -> bool {
-        if self.on_fabric_fallback(peer, answered) {
+        if self.on_fabric_fallback(peer, answered, is_given_up) {
             return true;
         }
         self.direct.arrived.retain(|arrived| arrived.peer != peer);

@@ -4,12 +4,15 @@ use crate::direct::{ALLOW_DIRECT, ROUTE_DIRECT};
 use crate::test_daemon::{TestDaemon, enrolled};
 use crate::types::{ANY, Filter, Kind, Submit};
 use pvm_core::flows::pacing::Pacing;
-use pvm_core::proto::{Direct, Request, ToTask};
+use pvm_core::proto::{Direct, LinkCause, Request, ToTask};
 use pvm_fmp::{Arrival, Endpoint, Sink};
 use rustix::event::PollFlags;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+
+#[path = "company_tests.rs"]
+mod company;
 
 const TIDS: [Tid; 2] = [Tid(0x40001), Tid(0x80001)];
 
@@ -106,12 +109,12 @@ impl Side {
     }
 }
 
-/// Both sides, and when they pace.
-struct Both([Side; 2], Pacing);
+/// Both sides, when they pace, and why they have links.
+struct Both([Side; 2], Pacing, LinkCause);
 
 impl Both {
     fn new() -> Both {
-        Both(TIDS.map(Side::new), Pacing::OnLoss)
+        Both(TIDS.map(Side::new), Pacing::OnLoss, LinkCause::Program)
     }
 
     /// Makes the daemons relay the messages that one side has sent by the default route.
@@ -134,7 +137,8 @@ impl Both {
         let far = listener.accept().unwrap().0;
         for (side, (socket, calls)) in self.0.iter_mut().zip([(near, true), (far, false)]) {
             socket.set_nonblocking(true).unwrap();
-            let direct = Direct { peer: side.peer(), calls, secret, pacing: self.1, overflows: false };
+            let (peer, pacing, cause) = (side.peer(), self.1, self.2);
+            let direct = Direct { peer, calls, secret, pacing, overflows: false, cause };
             side.daemon.queue(&ToTask::Direct(direct), &[socket.as_fd()]);
         }
     }
@@ -154,6 +158,13 @@ impl Both {
     /// Returns both sides with a link that they use in both directions.
     fn linked(secret: Option<[u8; 32]>) -> Both {
         let mut both = Both::new();
+        both.use_link(secret);
+        both
+    }
+
+    /// Makes the daemons connect the two sides by a link, and lets both use it.
+    fn use_link(&mut self, secret: Option<[u8; 32]>) {
+        let both = self;
         both.link(secret);
         let deadline = Instant::now() + Duration::from_secs(20);
         let carries = |side: &mut Side| {
@@ -167,7 +178,6 @@ impl Both {
                 both.carry(side);
             }
         }
-        both
     }
 }
 
@@ -490,7 +500,8 @@ fn a_requested_link_for_which_there_is_no_room_any_more_is_requested_later() {
     assert!(side.member().direct.backoffs[&TIDS[1]].at.is_none());
     side.member().direct.links_max = 0;
     let (near, _far) = UnixStream::pair().unwrap();
-    let direct = Direct { peer: TIDS[1], calls: true, secret: None, pacing: Pacing::OnLoss, overflows: false };
+    let (peer, pacing, cause) = (TIDS[1], Pacing::OnLoss, LinkCause::Program);
+    let direct = Direct { peer, calls: true, secret: None, pacing, overflows: false, cause };
     side.daemon.queue(&ToTask::Direct(direct), &[near.as_fd()]);
     side.member().request_socket_poll();
     side.task.update_route(TIDS[1], 0);

@@ -5,7 +5,7 @@ use super::link::DirectLink;
 use super::{Body, DirectLinks, ROUTE_DIRECT};
 use crate::fuzz::{send_as_peer, write, write_frame};
 use pvm_core::flows::pacing::Pacing;
-use pvm_core::proto::Direct;
+use pvm_core::proto::{Direct, LinkCause};
 use pvm_core::tid::Tid;
 use pvm_fuzz::{Source, Unstructured, part};
 use pvm_net::Link;
@@ -113,7 +113,7 @@ fn body_of(number: u32, bytes: usize) -> Vec<u8> {
 }
 
 fn link_to(peer: Tid, socket: OwnedFd, calls: bool, secret: Option<[u8; 32]>) -> DirectLink {
-    let direct = Direct { peer, calls, secret, pacing: Pacing::OnLoss, overflows: false };
+    let direct = Direct { peer, calls, secret, pacing: Pacing::OnLoss, overflows: false, cause: LinkCause::Program };
     DirectLink::new(&direct, socket, u64::MAX).expect("a link")
 }
 

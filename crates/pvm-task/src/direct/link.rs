@@ -18,7 +18,7 @@ use super::stall::Stall;
 use super::unasked::Bursts;
 use pvm_core::codes::Code;
 use pvm_core::flows::pacing::SendLimit;
-use pvm_core::proto::Direct;
+use pvm_core::proto::{Direct, LinkCause};
 use pvm_core::tid::Tid;
 use pvm_fmp::Meta;
 use pvm_net::{Carried, Identity, KeyPair, Link, LinkError};
@@ -42,7 +42,7 @@ const MESSAGES_TO_RETURN: u32 = 4;
 
 /// Why a side falls back from a link that has not broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GivenUp {
+pub(crate) enum GivenUp {
     /// The peer does not read.
     Unread,
     /// The peer has not acknowledged anything since this side switched to the link. It may not have taken in the route
@@ -52,6 +52,8 @@ pub(super) enum GivenUp {
     Burst,
     /// The peer may be reached on a fabric again, as before.
     ForFabric,
+    /// No program has asked for the link, and one of the two tasks is no longer alone on its host ([`crate::company`]).
+    Company,
     /// The peer has given the link up for one of these reasons.
     ByPeer,
 }
@@ -59,6 +61,8 @@ pub(super) enum GivenUp {
 /// This side of a direct link.
 pub(crate) struct DirectLink {
     pub peer: Tid,
+    /// Why there is the link.
+    pub cause: LinkCause,
     pub(super) connection: Link,
     /// Whether this side sends the first hello.
     pub(super) is_caller: bool,
@@ -149,6 +153,7 @@ impl DirectLink {
         connection.set_queued_bytes_max(usize::MAX);
         Ok(DirectLink {
             peer: direct.peer,
+            cause: direct.cause,
             connection,
             is_caller: direct.calls,
             hello_sent: false,

@@ -13,7 +13,7 @@ const ONE: Tid = Tid(0x40001);
 const TWO: Tid = Tid(0x80001);
 
 fn direct(peer: Tid, calls: bool, secret: Option<[u8; 32]>) -> Direct {
-    Direct { peer, calls, secret, pacing: Pacing::OnLoss, overflows: false }
+    Direct { peer, calls, secret, pacing: Pacing::OnLoss, overflows: false, cause: LinkCause::Program }
 }
 
 /// Returns both sides of a link.

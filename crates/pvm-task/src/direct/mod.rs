@@ -29,7 +29,7 @@ use link::{DirectLink, GivenUp};
 use multicasts::Multicasts;
 use pacing::LinkPacer;
 use pvm_core::codes::Code;
-use pvm_core::proto::{Direct, Request};
+use pvm_core::proto::{Direct, LinkCause, Request};
 use pvm_core::tid::Tid;
 use pvm_fmp::descriptor::above_standard;
 use pvm_fmp::{Block, Meta, has_stack};
@@ -140,6 +140,11 @@ impl DirectLinks {
         self.position(to).is_ok_and(|at| self.links[at].carries || self.links[at].is_left())
     }
 
+    /// Returns why a link is asked for now.
+    pub fn cause(&self) -> LinkCause {
+        if self.wants_links() { LinkCause::Program } else { LinkCause::Traffic }
+    }
+
     /// Returns whether the program asks for direct links.
     pub fn wants_links(&self) -> bool {
         self.route == ROUTE_DIRECT
@@ -176,6 +181,30 @@ impl DirectLinks {
     /// Returns whether a link to that task is wanted now. If a link to it has broken, not before a pause is over.
     fn wants_link(&self, to: Tid) -> bool {
         self.allows_links() && self.is_worth_a_link(to) && self.backoffs.get(&to).is_none_or(Backoff::may_request)
+    }
+
+    /// Returns whether no program has asked for one of the links.
+    pub fn has_unasked(&self) -> bool {
+        self.links.iter().any(|link| link.cause == LinkCause::Traffic)
+    }
+
+    /// Returns whether messages were read from links that the task has not taken over.
+    pub fn has_arrived(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
+    /// Begins the fallback from the links on which messages go to these peers and that no program has asked for. Returns
+    /// whether there are any.
+    pub fn leave_unasked(&mut self, is_meant: impl Fn(Tid) -> bool) -> bool {
+        let is_unasked = |link: &&mut DirectLink| link.cause == LinkCause::Traffic && link.carries;
+        let mut is_any = false;
+        for link in self.links.iter_mut().filter(is_unasked).filter(|link| is_meant(link.peer)) {
+            is_any = true;
+            if !link.is_broken() {
+                link.give_up(GivenUp::Company);
+            }
+        }
+        is_any
     }
 
     /// Returns whether there is a link to that peer, used or not.
@@ -552,13 +581,20 @@ mod tests {
         let [one, two] = [Tid(0x80001), Tid(0x80002)];
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (near, _far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-        let direct = Direct { peer: one, calls: true, secret: None, pacing: Pacing::OnLoss, overflows: false };
+        let direct = Direct {
+            peer: one,
+            calls: true,
+            secret: None,
+            pacing: Pacing::OnLoss,
+            overflows: false,
+            cause: LinkCause::Program,
+        };
         daemon.queue(&ToTask::Direct(direct), &[near.as_fd()]);
         task.member.as_mut().unwrap().cancel_socket_poll();
         for peer in [one, two, two, one] {
             task.update_route(peer, 0);
         }
-        let asked = |(_, request)| if let Request::Direct(peer) = request { Some(peer) } else { None };
+        let asked = |(_, request)| if let Request::Direct { to, .. } = request { Some(to) } else { None };
         assert_eq!(daemon.requests().into_iter().filter_map(asked).collect::<Vec<_>>(), [two]);
     }
 
@@ -571,7 +607,14 @@ mod tests {
             let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
             let (socket, _) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
             let peer = Tid(0x80000 + number);
-            let direct = Direct { peer, calls: true, secret: None, pacing: Pacing::OnLoss, overflows: false };
+            let direct = Direct {
+                peer,
+                calls: true,
+                secret: None,
+                pacing: Pacing::OnLoss,
+                overflows: false,
+                cause: LinkCause::Program,
+            };
             links.links.push(DirectLink::new(&direct, socket, u64::MAX).unwrap());
             assert!(!links.may_request());
         }

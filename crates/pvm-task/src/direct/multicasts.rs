@@ -164,7 +164,7 @@ mod tests {
     use crate::direct::link::GivenUp;
     use crate::test_daemon::{TestDaemon, enrolled};
     use pvm_core::flows::pacing::Pacing;
-    use pvm_core::proto::Direct;
+    use pvm_core::proto::{Direct, LinkCause};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use std::os::fd::OwnedFd;
 
@@ -178,7 +178,14 @@ mod tests {
         let mut far_ends = Vec::new();
         for peer in &peers {
             let (near, far) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-            let direct = Direct { peer: *peer, calls: true, secret: None, pacing: Pacing::Off, overflows: false };
+            let direct = Direct {
+                peer: *peer,
+                calls: true,
+                secret: None,
+                pacing: Pacing::Off,
+                overflows: false,
+                cause: LinkCause::Program,
+            };
             let mut link = DirectLink::new(&direct, near, u64::MAX).unwrap();
             link.limit.set(u64::MAX);
             link.switch();

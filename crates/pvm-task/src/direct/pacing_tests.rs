@@ -5,6 +5,7 @@ use crate::direct::incoming::{LinkMessage, ReadOutcome};
 use crate::direct::link::DirectLink;
 use crate::direct::send_queue::{QueuedBody, QueuedMessage};
 use pvm_core::flows::pacing::FIRST_LIMIT_BYTES;
+use pvm_core::proto::LinkCause;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 const OWN: Tid = Tid(0x40001);
@@ -29,7 +30,8 @@ impl Scene {
         for number in 0..PEERS {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-            let direct = Direct { peer: peer(number), calls: true, secret: None, pacing, overflows };
+            let direct =
+                Direct { peer: peer(number), calls: true, secret: None, pacing, overflows, cause: LinkCause::Program };
             let granted = scene.task.pacing.add(&direct, scene.task.links.is_empty());
             scene.task.links.push(DirectLink::new(&direct, near, granted).unwrap());
             let direct = Direct { peer: OWN, calls: false, ..direct };

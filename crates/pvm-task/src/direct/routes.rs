@@ -1,7 +1,7 @@
 //! What a task does with its direct links: it requests and takes over links, switches its messages to them, and passes
 //! on the messages that arrive on them.
 use super::fallback::{ReceivedOnLink, RouteSwitch};
-use super::link::DirectLink;
+use super::link::{DirectLink, GivenUp};
 use super::{BUSY_POLLS, Body, DONT_ROUTE, LINK_STACK_BYTES, RouteEvent, STALL_POLLS};
 use crate::control::Member;
 use crate::message::OWN_DSIG;
@@ -9,7 +9,7 @@ use crate::requests::Purpose;
 use crate::system::TC_ROUTE_SWITCH;
 use crate::task::State;
 use pvm_core::codes::{Code, ENC_XDR, SYSCTX_TC};
-use pvm_core::proto::{Direct, Request, ToDaemon};
+use pvm_core::proto::{Direct, LinkCause, Request, ToDaemon};
 use pvm_core::tid::Tid;
 use pvm_fmp::{FAR, Meta, has_stack};
 use rustix::net::Shutdown;
@@ -19,6 +19,7 @@ impl Member {
     /// Returns whether a link to that task is wanted and has to be requested.
     pub(crate) fn needs_direct_link(&self, to: Tid) -> bool {
         self.direct.wants_link(to)
+            && self.may_ask_for_links()
             && has_stack(LINK_STACK_BYTES)
             && !self.direct.has_link(to)
             && !self.fabric.has_link(to)
@@ -29,7 +30,8 @@ impl Member {
     pub(crate) fn request_direct_link(&mut self, to: Tid) {
         self.direct.unasked.forget(to);
         self.direct.backoffs.entry(to).or_default().requested();
-        match self.direct.may_request() && self.request(Request::Direct(to), Purpose::DirectLink(to)).is_ok() {
+        let request = Request::Direct { to, cause: self.direct.cause() };
+        match self.direct.may_request() && self.request(request, Purpose::DirectLink(to)).is_ok() {
             true => self.direct.open_requests += 1,
             false => self.direct.on_break(to),
         }
@@ -81,6 +83,7 @@ impl Member {
             .received
             .insert(peer.0 as i32, ReceivedOnLink { count: link.received_count(), ended: false, held: None });
         self.direct.links.insert(at, link);
+        self.direct.on_made(peer);
         self.direct.active = true;
         self.parker.forget_descriptors();
         self.direct.poll_link(at, None);
@@ -117,6 +120,7 @@ impl Member {
             self.return_to_fabric();
         }
         let from_fabric = if self.fabric.is_active() { self.progress_fabric(state, count) } else { 0 };
+        self.take_in_all_before_links(state);
         from_fabric + self.deliver_from_links(state)
     }
 
@@ -147,6 +151,13 @@ impl Member {
         // A peer that has fallen back sends those messages again that this task has not counted as received. So this
         // call first drops these messages from `arrived`.
         self.handle_route_switches(state);
+        // What this takes in may be such a switch, or let a link be read.
+        for _ in 0..2 {
+            if !self.take_in_before_links(state) {
+                break;
+            }
+            self.handle_route_switches(state);
+        }
         let own = self.tid.0 as i32;
         let mut count = 0;
         while let Some(arrived) = self.direct.arrived.pop_front() {
@@ -182,14 +193,19 @@ impl Member {
 
     /// Starts to send on each link from which the peer reads: later messages to this peer go on the link.
     fn switch_routes(&mut self) {
-        let switching = self.direct.links.iter().filter(|link| link.may_switch()).map(|link| link.peer);
-        for peer in switching.collect::<Vec<Tid>>() {
-            if self.send_route_switch(peer) {
-                if let Some(link) = self.direct.find(peer) {
-                    link.switch();
-                }
+        let switching = self.direct.links.iter().filter(|link| link.may_switch()).map(|link| (link.peer, link.cause));
+        for (peer, cause) in switching.collect::<Vec<(Tid, LinkCause)>>() {
+            if !self.may_switch_to_link(cause) {
+                self.direct.find(peer).into_iter().for_each(|link| link.give_up(GivenUp::Company));
+            } else if self.send_route_switch(peer) {
+                self.direct.find(peer).into_iter().for_each(DirectLink::switch);
             }
         }
+    }
+
+    /// Returns whether a link that was made for this reason may be used now.
+    pub(crate) fn may_switch_to_link(&mut self, cause: LinkCause) -> bool {
+        cause == LinkCause::Program || self.direct.wants_links() || self.leave_links_in_company()
     }
 
     /// Sends the route switch, the last message to that peer on the default route. Returns `false` if it cannot be sent

@@ -78,7 +78,7 @@ mod tests {
     use super::super::send_queue::{QueuedBody, QueuedMessage};
     use super::super::{Body, DirectLinks};
     use pvm_core::flows::pacing::Pacing;
-    use pvm_core::proto::Direct;
+    use pvm_core::proto::{Direct, LinkCause};
     use pvm_core::tid::Tid;
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     use std::os::fd::OwnedFd;
@@ -90,7 +90,8 @@ mod tests {
     const TASKS: [Tid; 2] = [Tid(0x40001), Tid(0x80001)];
 
     fn link_to(peer: Tid, socket: OwnedFd, calls: bool, secret: Option<[u8; 32]>) -> DirectLinks {
-        let direct = Direct { peer, calls, secret, pacing: Pacing::OnLoss, overflows: false };
+        let direct =
+            Direct { peer, calls, secret, pacing: Pacing::OnLoss, overflows: false, cause: LinkCause::Program };
         let mut links = DirectLinks::with_limit(2);
         links.links.push(DirectLink::new(&direct, socket, u64::MAX).unwrap());
         links

@@ -5,7 +5,7 @@ use crate::{Environment, Task};
 use pvm_core::codes::Code;
 use pvm_core::fabric::Wish;
 use pvm_core::flows::pacing::Pacing;
-use pvm_core::proto::{ByteBuf, Direct, Message, Reply, Request, ToTask, TraceSettings, Welcome};
+use pvm_core::proto::{ByteBuf, Direct, LinkCause, Message, Order, Reply, Request, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Endpoint, GroupMemory, PreallocatedEndpoint};
@@ -101,6 +101,7 @@ impl Daemon {
             own,
             resource_manager: Tid(from.arbitrary()?),
             fabric: Wish::default(),
+            order: if from.arbitrary()? { Order::Hosts } else { Order::Pairs },
         });
         let ports = self.ports.descriptor().try_clone_to_owned().expect("a descriptor");
         match from.arbitrary::<u8>()? % 8 {
@@ -159,7 +160,14 @@ impl Daemon {
                 self.far.push(far.into());
                 let secret = if from.arbitrary()? { Some([3; 32]) } else { None };
                 let calls = from.arbitrary()?;
-                let direct = Direct { peer: name, calls, secret, pacing: Pacing::OnLoss, overflows: calls };
+                let direct = Direct {
+                    peer: name,
+                    calls,
+                    secret,
+                    pacing: Pacing::OnLoss,
+                    overflows: calls,
+                    cause: LinkCause::Program,
+                };
                 self.send(&ToTask::Direct(direct), &[near.as_fd()]);
             }
             7 => self.send(&ToTask::Ended(name), &[]),

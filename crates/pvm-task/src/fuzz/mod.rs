@@ -16,7 +16,7 @@ use crate::{Environment, Task};
 use pvm_core::codes::{Code, DSIG_X86_64, ENC_IN_PLACE, ENC_TRACE, ENC_XDR};
 use pvm_core::flows::pacing::Pacing;
 use pvm_core::format::Format;
-use pvm_core::proto::Direct;
+use pvm_core::proto::{Direct, LinkCause};
 use pvm_core::tid::Tid;
 use pvm_fuzz::{Target, Unstructured, file, part};
 use pvm_net::{Identity, KeyPair, Link, LinkError};
@@ -206,7 +206,14 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let first: u8 = from.arbitrary()?;
     let secret = (first & 2 != 0).then_some([7; 32]);
     let (pacing, granted) = if first & 4 != 0 { (Pacing::Always, 1000) } else { (Pacing::OnLoss, u64::MAX) };
-    let direct = Direct { peer: Tid(0x80001), calls: first & 1 != 0, secret, pacing, overflows: false };
+    let direct = Direct {
+        peer: Tid(0x80001),
+        calls: first & 1 != 0,
+        secret,
+        pacing,
+        overflows: false,
+        cause: LinkCause::Program,
+    };
     let mut far = Some(match &secret {
         None => Link::clear(far),
         Some(secret) => other_side(far, secret, direct.calls),

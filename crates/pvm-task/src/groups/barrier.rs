@@ -1,6 +1,7 @@
 //! `pvm_barrier` and `pvm_lanbarr`. If all members of the group are on one host, they meet in shared memory. Otherwise
 //! every member arrives through its daemon.
 use super::{Group, GroupWait};
+use crate::control::Member;
 use crate::{Task, Ticket};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request, ToDaemon};
@@ -65,6 +66,8 @@ impl Task {
             ALL => size.max(1),
             count => u32::try_from(count).ok().filter(|count| *count > 0).ok_or(Code::BadParam)?,
         };
+        // A member that this arrival releases may send messages, too.
+        self.member.as_mut().map(Member::leave_links_in_company);
         let arrival = match state.view.arrive(instance, need) {
             Ok(arrival) => arrival,
             Err(Refused::Mismatch) => return Err(Code::Mismatch),

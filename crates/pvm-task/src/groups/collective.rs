@@ -319,18 +319,21 @@ impl Task {
         self.take_in_shares();
         match self.take_share(operation, from, target) {
             Some(delivered) => Some(content(delivered, bytes)),
+            // It may have arrived behind a gap.
+            None if self.state.backlog.is_open() => None,
             None => Some(Err(operation.group.loss().number())),
         }
     }
 
     /// Takes in everything that has arrived. Waits a little for what is queued behind messages of the daemon that wait for
-    /// room in this task's socket.
+    /// room in this task's socket, or behind a gap.
     fn take_in_shares(&mut self) {
         let end = Instant::now() + FRAME_WAIT_MAX;
         loop {
             self.request_socket_poll();
             self.take_in_all();
-            let waits = self.member.as_ref().is_some_and(|member| member.endpoint.waits_for_frame());
+            let waits_for_frame = self.member.as_ref().is_some_and(|member| member.endpoint.waits_for_frame());
+            let waits = waits_for_frame || self.state.backlog.is_open();
             if !waits || Instant::now() >= end {
                 return;
             }
@@ -416,7 +419,9 @@ impl Task {
             message.ctx == ctx && stale(message.src)
         };
         let stale: Vec<u32> = store.queue.walk(&store.table).filter(is_stale).collect();
-        for slot in stale {
+        let kept: Vec<u32> = self.state.backlog.slots().filter(is_stale).collect();
+        self.state.backlog.forget(&kept);
+        for slot in stale.into_iter().chain(kept) {
             store.free(slot as i32 + 1);
         }
     }

@@ -42,6 +42,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("HPVM_HOST_REQUESTS_MAX", "131072"),
     ("HPVM_OFFER_MIN", "33554432"),
     ("HPVM_DIRECT_AFTER", "32"),
+    ("HPVM_ORDER", "hosts"),
     ("HPVM_BARRIER_PATIENCE", "30"),
     ("HPVM_BARRIER_BROADCAST", "3"),
     ("HPVM_BARRIER_TREE", "48"),

@@ -1,7 +1,7 @@
 //! Direct links between tasks: carries out the steps that the machine orders.
 use super::Daemon;
 use pvm_core::machine::DirectTicket;
-use pvm_core::proto::{Direct, ToTask};
+use pvm_core::proto::{Direct, LinkCause, ToTask};
 use pvm_core::tid::Tid;
 use pvm_core::wire::DirectCall;
 use pvm_net::{Link, Token, Tokens};
@@ -15,8 +15,8 @@ pub(super) const DEBUG_ROUTES: i32 = 0x4000;
 
 impl Daemon {
     /// Prepares to accept the other host's call, which makes a link between two tasks.
-    pub(super) fn expect_direct(&mut self, ticket: DirectTicket, task: Tid, peer: Tid) {
-        let call = self.direct_links.expect(ticket, task, peer);
+    pub(super) fn expect_direct(&mut self, ticket: DirectTicket, tasks: [Tid; 2], cause: LinkCause) {
+        let call = self.direct_links.expect(ticket, tasks, cause);
         if let Some(DirectCall { shown, back, .. }) = &call {
             let [shown, back] = [*shown, *back].map(Token::from_bytes);
             self.host_links.expect_direct(id_of(ticket), Tokens { shown, back });
@@ -29,10 +29,11 @@ impl Daemon {
         &mut self,
         ticket: DirectTicket,
         tasks: [Tid; 2],
+        cause: LinkCause,
         addresses: &[SocketAddr],
         DirectCall { shown, back, secret }: DirectCall,
     ) {
-        if !self.direct_links.begin_call(ticket, tasks, secret) {
+        if !self.direct_links.begin_call(ticket, tasks, cause, secret) {
             return self.machine.handle_direct_ended(ticket, false);
         }
         let [shown, back] = [shown, back].map(Token::from_bytes);
@@ -47,7 +48,7 @@ impl Daemon {
 
     /// Hands a connection to the task that asked for the link.
     pub(super) fn on_direct_ready(&mut self, id: u64, link: &Link) {
-        let Some(PendingLink { task, peer, ticket, secret, calls }) = self.direct_links.take_pending(id) else {
+        let Some(PendingLink { task, peer, cause, ticket, secret, calls }) = self.direct_links.take_pending(id) else {
             return;
         };
         let secret = self.host_links.encrypts().then_some(secret);
@@ -57,7 +58,7 @@ impl Daemon {
         if held.is_some() {
             let pacing = self.route.pacer().pacing();
             let overflows = self.route.pacer().is_pacing() || self.direct_links.has_overflowed();
-            let frame = ToTask::Direct(Direct { peer, calls, secret, pacing, overflows });
+            let frame = ToTask::Direct(Direct { peer, calls, secret, pacing, overflows, cause });
             self.connections.send_with(task, &frame, &[link.as_fd()]);
             self.log_route(&format!("{task} and {peer} have a direct link"));
         }

@@ -16,6 +16,7 @@ impl Daemon {
             Action::Introduce { one, other } => self.introduce(one, other),
             Action::Ring { tid } => self.connections.ring(tid),
             Action::Born { tid } => self.connections.add_task(tid),
+            Action::Company(company) => self.connections.tell_company(company),
             Action::Forget { tid } => self.forget_task(tid),
             // Their processes.
             Action::Find { spawn, file, directory, beside, debug } => {
@@ -63,9 +64,9 @@ impl Daemon {
             Action::CallData { host, addresses, call } => self.connect_data(host, &addresses, call),
             Action::DropData { host } => self.drop_data(host),
             // Direct links.
-            Action::ExpectDirect { ticket, task, peer } => self.expect_direct(ticket, task, peer),
-            Action::CallDirect { ticket, task, peer, addresses, call } => {
-                self.call_direct(ticket, [task, peer], &addresses, call);
+            Action::ExpectDirect { ticket, task, peer, cause } => self.expect_direct(ticket, [task, peer], cause),
+            Action::CallDirect { ticket, task, peer, cause, addresses, call } => {
+                self.call_direct(ticket, [task, peer], cause, &addresses, call);
             }
             Action::CancelDirect { ticket } => self.cancel_direct(ticket),
             Action::Withdraw => self.withdraw(),

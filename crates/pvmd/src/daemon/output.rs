@@ -89,6 +89,8 @@ impl Daemon {
 
     /// Reads what a task has printed, as long as its collector keeps up.
     pub(super) fn read_output(&mut self, tid: Tid, stream: Stream) {
+        // What tasks have sent before is not overtaken by what is printed now.
+        self.take_from(tid);
         let mut budget = FrameBudget::new();
         while budget.take() {
             if collectors!(self).is_behind(tid, 1) {

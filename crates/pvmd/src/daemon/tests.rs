@@ -7,7 +7,7 @@ use pvm_core::codes::native_dsig;
 use pvm_core::flows::frames::write_acknowledged;
 use pvm_core::flows::pacing::Pacing;
 use pvm_core::machine::Rank;
-use pvm_core::proto::{ByteBuf, Spawn, TraceSettings};
+use pvm_core::proto::{ByteBuf, Order, Spawn, TraceSettings};
 use pvm_core::wire::{self, Frame, HostEntry, HostOptions, MachineSettings, Servers};
 use pvm_net::{ConnectEvent, Identity, KeyPair, Link, PublicKey, Security, Token, Tokens};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -135,6 +135,7 @@ impl Fixture {
             debug_mask: 0,
             host_watches: 1000,
             pacing: Pacing::default(),
+            order: Order::Hosts,
             barrier_tree_hosts: 48,
             barrier_broadcast_hosts: 3,
             fabric: Default::default(),

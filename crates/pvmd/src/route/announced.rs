@@ -1,17 +1,11 @@
 //! Announced multicasts: their bodies are heard or fetched from other hosts, and relayed to them.
 use super::egress::Body;
 use super::receive::{Incoming, OnComplete};
-use super::{LinkFailure, Payload, Route, RouteContext, Undelivered};
+use super::{LinkFailure, Message, Payload, Route, RouteContext};
 use pvm_core::flows::multicast::{Announcement, BodyKey, BodyRequest, Stored};
 use pvm_core::flows::{MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_fmp::Block;
-
-/// What waits behind an announced message.
-pub(super) enum Held {
-    Message(Undelivered),
-    Frame(Vec<u8>),
-}
 
 impl Route {
     /// Begins to fetch the body of an announced message. Without a block no task of this host wants the message.
@@ -71,23 +65,15 @@ impl Route {
     }
 
     /// Handles a part of a body that is in its place.
-    pub(super) fn on_part(
-        &mut self,
-        from: Tid,
-        key: BodyKey,
-        at: usize,
-        bytes: usize,
-        context: &mut dyn RouteContext,
-    ) -> Result<(), ProtocolViolation> {
+    pub(super) fn on_part(&mut self, from: Tid, key: BodyKey, at: usize, bytes: usize, context: &mut dyn RouteContext) {
         match self.intake.fetches.placed(from, key, at, bytes) {
             Stored::Unwanted => {}
             Stored::Partial(bytes) => {
                 self.egress_flows.flows.body_grows(key, bytes);
                 self.add_to_digest(key, bytes);
             }
-            Stored::Complete(digest) => self.on_complete_body(key, digest, context)?,
+            Stored::Complete(digest) => self.on_complete_body(key, digest, context),
         }
-        Ok(())
     }
 
     /// Delivers a body that is complete. If its digest is wrong, this host fetches it from the sender's host.
@@ -96,15 +82,14 @@ impl Route {
         key: BodyKey,
         digest: Option<[u8; pvm_net::Digest::BYTES]>,
         context: &mut dyn RouteContext,
-    ) -> Result<(), ProtocolViolation> {
+    ) {
         if digest.is_some_and(|digest| !self.check_digest(key, digest)) {
             self.egress_flows.flows.refuse_body(key);
-            self.intake.fetches.discard(key);
-            return Ok(());
+            return self.intake.fetches.discard(key);
         }
-        let Some((header, Some(block))) = self.intake.fetches.finish(key) else { return Ok(()) };
+        let Some((header, Some(block))) = self.intake.fetches.finish(key) else { return };
         self.egress_flows.flows.body_grows(key, header.bytes);
-        self.deliver_announced(key, &header, &Payload::Block(block), context)
+        self.deliver_announced(key, &header, &Payload::Block(block), context);
     }
 
     /// Adds the first `bytes` bytes of a body to its digest, if the digest is to be checked.
@@ -127,52 +112,20 @@ impl Route {
         header: &MessageHeader,
         payload: &Payload,
         context: &mut dyn RouteContext,
-    ) -> Result<(), ProtocolViolation> {
+    ) {
         let from = key.origin;
+        if !header.others.is_empty() {
+            // What one receiver does in response must not overtake the message to another.
+            self.make_gaps(from, None, context);
+        }
         for dst in header.receivers() {
-            let message = Undelivered::new(from, dst, header, payload);
-            if let Some(Held::Message(message)) = self.held.complete(from, dst, key, Held::Message(message)) {
-                self.deliver_to_task(message, context);
+            let message = Message::new(from, dst, header, payload);
+            if let Some(message) = self.held.complete(from, dst, key, message) {
+                self.deliver_next(message, context);
             }
-            self.release_held(from, dst, context)?;
-        }
-        Ok(())
-    }
-
-    /// Delivers what no announced message precedes any more. After each frame the daemon handles that frame first; the
-    /// next step continues.
-    fn release_held(&mut self, from: Tid, dst: Tid, context: &mut dyn RouteContext) -> Result<(), ProtocolViolation> {
-        while let Some(held) = self.held.pop(from, dst) {
-            match held {
-                Held::Message(message) => self.deliver_to_task(message, context),
-                Held::Frame(frame) => {
-                    self.released.push((from, dst));
-                    return self.on_frame(from, &frame);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Continues to deliver what was held, after the daemon has handled a frame.
-    pub(super) fn continue_released(&mut self, context: &mut dyn RouteContext) {
-        for (from, dst) in std::mem::take(&mut self.released) {
-            if self.release_held(from, dst, context).is_err() {
-                self.break_link(from);
-            }
-        }
-    }
-
-    /// Forgets a task that may have messages behind an announced one.
-    pub(super) fn forget_held(&mut self, task: Tid) {
-        for (from, held) in self.held.task_gone(task) {
-            match held {
-                Held::Message(message) => self.intake.dropped(task, from, message.bytes),
-                Held::Frame(frame) => {
-                    if self.on_frame(from, &frame).is_err() {
-                        self.break_link(from);
-                    }
-                }
+            // Deliver what no announced message precedes any more.
+            while let Some(message) = self.held.pop(from, dst) {
+                self.deliver_next(message, context);
             }
         }
     }

@@ -3,6 +3,7 @@ use super::fuzz::streams;
 use super::tests::{Host, Task, pattern, settle};
 use super::*;
 use pvm_core::flows::FLOW_WINDOW_BYTES;
+use pvm_core::flows::HELD_BYTES_MAX;
 use pvm_core::flows::frames::write_acknowledged;
 
 /// A small pseudo-random number generator (xorshift).

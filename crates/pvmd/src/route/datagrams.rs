@@ -54,9 +54,7 @@ impl Route {
             }
             if let Stored::Complete(digest) = fetches.placed_heard(key, head.part) {
                 self.seals.hearing.remove(&head.name);
-                if self.on_complete_body(key, digest, context).is_err() {
-                    self.break_link(key.origin);
-                }
+                self.on_complete_body(key, digest, context);
             }
         }
         if head.round > 0 {

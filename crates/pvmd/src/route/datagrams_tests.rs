@@ -3,6 +3,7 @@ use super::tests::{Host, Task, join, pattern};
 use super::*;
 use pvm_core::flows::multicast::datagram::HEAD_BYTES;
 use pvm_core::flows::{LIST, LISTED};
+use pvm_fmp::Sent;
 use pvm_net::TAG_BYTES;
 
 const LISTENERS: usize = 3;

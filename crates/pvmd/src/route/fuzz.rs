@@ -2,10 +2,12 @@
 use super::digests::digest_of;
 use super::test_context::TestContext;
 use super::*;
+use pvm_core::flows::MessageHeader;
 use pvm_core::flows::multicast::datagram::{DatagramHead, HEAD_BYTES};
 use pvm_core::flows::multicast::{Announcement, BodyKey, BodyRequest};
 use pvm_core::flows::pacing::is_paced;
 use pvm_core::flows::{CHUNK_BYTES_MAX, Credit, DataFrame, frames};
+use pvm_fmp::Meta;
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Sink};
 use pvm_fuzz::{Source, Unstructured, file, part};
@@ -28,18 +30,10 @@ pub const DECODER: &[Source] = &[
     part("crates/pvmd/src/route/read_progress.rs", &["update_read_progress", "update_all_read_progress"]),
     part(
         "crates/pvmd/src/route/mod.rs",
-        &[
-            "on_frame",
-            "deliver",
-            "is_introduced",
-            "queue_to_task",
-            "on_link_failure",
-            "resume",
-            "on_socket_ready",
-            "forget_task",
-            "forget_host",
-        ],
+        &["on_frame", "on_link_failure", "resume", "on_socket_ready", "forget_task", "forget_host"],
     ),
+    file("crates/pvmd/src/route/delivery.rs"),
+    file("crates/pvm-core/src/flows/arrivals.rs"),
     file("crates/pvm-core/src/flows/inbound.rs"),
     file("crates/pvm-core/src/flows/multicast/fetches.rs"),
     file("crates/pvm-core/src/flows/multicast/in_order.rs"),
@@ -186,7 +180,7 @@ impl World {
         Ok(())
     }
 
-    /// Announces a message, or sends a request for a body, a report about it or a part of it.
+    /// Announces a message, sends a request for a body, a report about it or a part of it, or marks messages.
     fn multicast(&mut self, from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         let (what, number) = (from.arbitrary::<u8>()?, from.arbitrary::<u8>()? % 4);
         let origin = if from.arbitrary::<u8>()? % 4 > 0 { HOSTILE } else { name(from)? };
@@ -217,6 +211,10 @@ impl World {
                 self.send(&DataFrame::Request { key, request }, 0);
             }
             4 => self.broadcast(key, from)?,
+            5 => {
+                let (dst, count) = (name(from)?, from.arbitrary::<u8>()?.into());
+                self.send(&DataFrame::Mark { dst, count }, 0);
+            }
             _ => {
                 let place = self.route.intake.fetches.get(key).map_or(0, |(header, _)| header.bytes);
                 let bytes = place.clamp(1, CHUNK_BYTES_MAX);

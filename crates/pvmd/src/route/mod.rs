@@ -11,6 +11,7 @@
 //! * `data_link`: the data link to one host, with `receive` and `transmit` for its two directions;
 //! * `read_progress`: what tasks have read, and the memory that is free again; `lent`: the blocks lent to a task;
 //! * `egress`: puts the messages of tasks into flows;
+//! * `delivery`: hands what has arrived to the receivers, and keeps the order of the sending host;
 //! * `announced`: fetches and relays the bodies of multicasts along trees;
 //! * `datagrams`: broadcasts and hears such bodies; `digests`: checks them.
 mod announced;
@@ -22,6 +23,7 @@ mod data_link;
 mod datagrams;
 #[cfg(test)]
 mod datagrams_tests;
+mod delivery;
 mod digests;
 mod egress;
 #[cfg(any(test, fuzzing))]
@@ -35,21 +37,21 @@ mod test_context;
 mod tests;
 mod transmit;
 
-use announced::Held;
 use clock::Clock;
 pub use context::RouteContext;
 use data_link::{DataLink, LinkFailure};
 use datagrams::Seals;
+use delivery::{Message, Payload, Undelivered};
 use digests::Digests;
 use egress::{Egress, EgressFlows};
 use lent::Lent;
 use pvm_core::flows::multicast::{Advice, InOrder, LISTENERS_MIN};
 use pvm_core::flows::pacing::{Pacer, Pacing};
-use pvm_core::flows::{HELD_BYTES_MAX, InboundFlows, MESSAGE_BYTES, MessageHeader, ProtocolViolation};
+use pvm_core::flows::{InboundFlows, ProtocolViolation};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
 use pvm_fmp::ports::PortView;
-use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX, Meta, SendError, Sent};
+use pvm_fmp::{Block, Endpoint, INLINE_BYTES_MAX};
 use pvm_net::ByteStream;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -58,10 +60,6 @@ use std::time::Duration;
 
 /// If there was no memory for a message, its delivery is tried again after this time.
 pub const PAUSE: Duration = Duration::from_millis(20);
-
-/// The most messages that are taken from a task before its next frame is handled: as many as the daemon holds for a
-/// task.
-const TAKEN_MESSAGES_MAX: usize = (HELD_BYTES_MAX / MESSAGE_BYTES) as usize;
 
 /// An event of the route.
 #[derive(Debug, PartialEq)]
@@ -82,30 +80,6 @@ pub enum RouteEvent {
     Advice(Advice),
 }
 
-/// The body of a message that has arrived.
-#[derive(Clone)]
-enum Payload {
-    Short(Vec<u8>),
-    Block(Block),
-}
-
-/// A message that could not be queued to its receiver, for lack of memory.
-struct Undelivered {
-    from: Tid,
-    dst: Tid,
-    meta: Meta,
-    bytes: usize,
-    payload: Payload,
-}
-
-impl Undelivered {
-    fn new(from: Tid, dst: Tid, header: &MessageHeader, payload: &Payload) -> Undelivered {
-        let [ctx, tag, wid, enc, format] = header.meta;
-        let meta = [ctx, tag, wid, enc, format, header.src.0];
-        Undelivered { from, dst, meta, bytes: header.bytes, payload: payload.clone() }
-    }
-}
-
 /// The default route of this daemon.
 pub struct Route {
     own: Tid,
@@ -118,11 +92,10 @@ pub struct Route {
     lent: HashMap<Tid, Lent>,
     /// For each task that is to ring the daemon's doorbell: the task rings when it has read up to this position.
     ring_positions: HashMap<Tid, u64>,
+    /// What waits for memory, for all receivers in one order.
     undelivered: VecDeque<Undelivered>,
-    /// Messages and frames behind announced messages whose bodies are being fetched.
-    held: InOrder<Held>,
-    /// The sending hosts and receivers for which the next step continues to deliver what was held.
-    released: Vec<(Tid, Tid)>,
+    /// Messages behind announced messages whose bodies are being fetched.
+    held: InOrder<Message>,
     digests: Digests,
     seals: Seals,
     data_links: BTreeMap<Tid, DataLink>,
@@ -153,7 +126,6 @@ impl Route {
             ring_positions: HashMap::new(),
             undelivered: VecDeque::new(),
             held: InOrder::default(),
-            released: Vec::new(),
             digests: Digests::default(),
             seals: Seals::default(),
             data_links: BTreeMap::new(),
@@ -242,7 +214,8 @@ impl Route {
         self.data_links.remove(&host);
         self.wanted.remove(&host);
         self.egress_flows.flows.host_gone(host);
-        self.intake.host_gone(host);
+        let with_gaps = self.intake.host_gone(host);
+        self.undelivered.extend(with_gaps.into_iter().map(|dst| Undelivered::NoMore { dst, host }));
         self.pacer.host_gone(host);
         self.held.host_gone(host);
         self.send_body_requests();
@@ -291,35 +264,28 @@ impl Route {
 
     // ----- tasks
 
-    /// Takes the messages that a task has sent until now, so that they precede everything that the task's next frame
-    /// causes.
+    /// Takes the messages that tasks have sent until now, so that they precede everything that the next frame of this task
+    /// causes: the task may know of messages of others.
     pub fn take_from(&mut self, task: Tid, context: &dyn RouteContext) {
         if self.endpoint.is_connected(task.0) {
             let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
-            let mut taken = 0;
             egress.egress_flows.flows.note_time(self.clock.now());
-            // Each poll takes a batch, of this task and of others what they sent before. The limit ends the loop even if
-            // the task writes all the time.
-            while taken < TAKEN_MESSAGES_MAX && self.endpoint.has_sent_to_us(task.0) {
-                match self.endpoint.poll_all(&mut egress) {
-                    0 => break,
-                    count => taken += count,
-                }
-            }
-            self.is_due |= taken > 0;
+            self.is_due |= self.endpoint.poll_all_through(&mut egress) > 0;
             self.request_missing_links();
         }
     }
 
-    /// Takes all messages that a task has sent before its end. Bodies stay mapped until they have been sent.
+    /// Takes all messages that a task has sent before its end, and those that others have sent until then. Bodies stay
+    /// mapped until they have been sent.
     pub fn drain(&mut self, task: Tid, context: &dyn RouteContext) {
+        let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
+        egress.egress_flows.flows.note_time(self.clock.now());
+        self.endpoint.poll_all_through(&mut egress);
         if self.endpoint.is_connected(task.0) {
-            let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
-            egress.egress_flows.flows.note_time(self.clock.now());
             self.endpoint.poll_through(task.0, &mut egress);
-            self.is_due = true;
-            self.request_missing_links();
         }
+        self.is_due = true;
+        self.request_missing_links();
     }
 
     /// Forgets a task whose messages [`Route::drain`] has taken.
@@ -329,8 +295,7 @@ impl Route {
         self.egress_flows.lists.remove(&task);
         self.lent.remove(&task);
         self.ring_positions.remove(&task);
-        self.undelivered.retain(|message| message.dst != task);
-        self.forget_held(task);
+        self.forget_undelivered(task);
         self.intake.task_gone(task);
     }
 
@@ -426,7 +391,6 @@ impl Route {
         let mut more = false;
         self.request_missing_links();
         self.retry_undelivered(context);
-        self.continue_released(context);
         self.update_all_read_progress();
         let hosts: Vec<Tid> = self.data_links.keys().copied().collect();
         for host in &hosts {
@@ -453,7 +417,7 @@ impl Route {
             }
         }
         self.events.extend(self.egress_flows.flows.take_new_advice().map(RouteEvent::Advice));
-        more |= self.egress_flows.flows.begin_pushes() | !self.released.is_empty();
+        more |= self.egress_flows.flows.begin_pushes();
         more | !self.egress_flows.flows.take_freed().is_empty() | !self.events.is_empty()
     }
 
@@ -471,11 +435,6 @@ impl Route {
                 data_link.transmit.set_grant(grant.up_to);
             }
         }
-    }
-
-    /// Ends the link to a host that has violated the protocol.
-    fn break_link(&mut self, host: Tid) {
-        self.on_link_failure(host, &LinkFailure::ProtocolViolation);
     }
 
     /// Handles the failure of a link: a lost connection is replaced, a protocol violation ends the link.
@@ -499,81 +458,6 @@ impl Route {
         let frame = decode(bytes).ok_or(ProtocolViolation)?;
         self.events.push_back(RouteEvent::Frame { from, frame: Box::new(frame) });
         Ok(())
-    }
-
-    /// Delivers a complete message to its receivers.
-    fn deliver(&mut self, from: Tid, header: &MessageHeader, payload: &Payload, context: &mut dyn RouteContext) {
-        for dst in header.receivers() {
-            let message = Undelivered::new(from, dst, header, payload);
-            if self.held.is_held(from, dst) {
-                self.held.hold(from, dst, Held::Message(message));
-            } else {
-                self.deliver_to_task(message, context);
-            }
-        }
-    }
-
-    /// Delivers a message to a task, after all messages that its host has sent to the task before.
-    fn deliver_to_task(&mut self, message: Undelivered, context: &mut dyn RouteContext) {
-        self.was_active = true;
-        let dst = message.dst;
-        if !context.accepts_messages(dst) || !self.is_introduced(dst, context) {
-            return self.intake.dropped(dst, message.from, message.bytes);
-        }
-        let waits = self.undelivered.iter().any(|other| other.dst == dst);
-        if waits || !self.queue_to_task(&message, context) {
-            self.undelivered.push_back(message);
-        }
-    }
-
-    fn is_introduced(&mut self, task: Tid, context: &mut dyn RouteContext) -> bool {
-        if self.endpoint.is_connected(task.0) {
-            return true;
-        }
-        self.has_peers = true;
-        if let Err(error) = context.introduce(task, &mut self.endpoint) {
-            self.events.push_back(RouteEvent::Lost { task, why: error.to_string() });
-        }
-        self.endpoint.is_connected(task.0)
-    }
-
-    /// Queues a message to its receiver. Returns false if there is no memory.
-    fn queue_to_task(&mut self, message: &Undelivered, context: &mut dyn RouteContext) -> bool {
-        let Undelivered { from, dst, meta, bytes, ref payload } = *message;
-        let may_keep = self.endpoint.may_be_kept(bytes);
-        let sent = match payload {
-            Payload::Short(body) => self.endpoint.send_bytes(dst.0, meta, body),
-            Payload::Block(block) => self.endpoint.send_borrowed(dst.0, meta, block, bytes, may_keep),
-        };
-        match sent {
-            Err(SendError::NoMemory) => return false,
-            Err(SendError::NotConnected) => self.intake.dropped(dst, from, bytes),
-            Ok(sent) => {
-                if sent == Sent::RingByDaemon {
-                    context.ring(dst);
-                }
-                let end = self.endpoint.written(dst.0);
-                if let Payload::Block(block) = payload {
-                    self.lent.entry(dst).or_default().add(end, block.clone(), may_keep);
-                }
-                self.intake.delivered(dst, from, bytes, end);
-                // A task that has been asked to ring the daemon when it has read up to a position will do so. Any other
-                // task is asked now, after a check how far it has read.
-                if !self.ring_positions.contains_key(&dst) {
-                    self.update_read_progress(dst);
-                }
-            }
-        }
-        true
-    }
-
-    fn retry_undelivered(&mut self, context: &mut dyn RouteContext) {
-        while let Some(message) = self.undelivered.pop_front() {
-            if !self.queue_to_task(&message, context) {
-                self.undelivered.push_front(message);
-                return;
-            }
-        }
     }
 }
 

@@ -1,5 +1,4 @@
 //! The receiving direction of a data link.
-use super::announced::Held;
 use super::data_link::DataLink;
 use super::{LinkFailure, Payload, Route, RouteContext, is_short};
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, FrameHeader, read_header};
@@ -307,15 +306,14 @@ impl Route {
                 Ok(Next::Again)
             }
             FrameHeader::InBand { bytes, .. } if there < bytes => Ok(Next::Read(bytes - there)),
-            FrameHeader::InBand { bytes, dst } => {
-                let frame = receive.filled()[head_bytes..head_bytes + bytes].to_vec();
-                receive.consume(head_bytes + bytes);
-                if self.held.is_held(host, dst) {
-                    self.held.hold_frame(host, dst, Held::Frame(frame), bytes)?;
-                    return Ok(Next::Again);
+            FrameHeader::InBand { bytes, .. } => self.next_frame(host, head_bytes, bytes, context),
+            FrameHeader::Mark { dst, count } => {
+                receive.consume(head_bytes);
+                if dst.host() != self.own || !dst.is_task() {
+                    return Err(LinkFailure::ProtocolViolation);
                 }
-                self.on_frame(host, &frame)?;
-                Ok(Next::Stop)
+                self.intake.arrivals.marked(host, dst, count)?;
+                Ok(Next::Again)
             }
             FrameHeader::Request { key, request } => {
                 receive.consume(head_bytes);
@@ -383,6 +381,25 @@ impl Route {
         }
     }
 
+    /// Passes on an in-band frame that has arrived. What it causes comes after all that the host has sent before.
+    fn next_frame(
+        &mut self,
+        host: Tid,
+        head_bytes: usize,
+        bytes: usize,
+        context: &mut dyn RouteContext,
+    ) -> Result<Next, LinkFailure> {
+        self.make_gaps(host, None, context);
+        if !self.undelivered.is_empty() {
+            return Ok(Next::Stall);
+        }
+        let Some(DataLink { receive, .. }) = self.data_links.get_mut(&host) else { return Ok(Next::Again) };
+        let frame = receive.filled()[head_bytes..head_bytes + bytes].to_vec();
+        receive.consume(head_bytes + bytes);
+        self.on_frame(host, &frame)?;
+        Ok(Next::Stop)
+    }
+
     fn on_body_complete(&mut self, host: Tid, context: &mut dyn RouteContext) -> Result<(), ProtocolViolation> {
         self.count_incoming(host);
         let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(()) };
@@ -395,7 +412,7 @@ impl Route {
                     self.deliver_long(host, &header, block, context);
                 }
             }
-            OnComplete::AddPart { key, at, bytes } => self.on_part(host, key, at, bytes, context)?,
+            OnComplete::AddPart { key, at, bytes } => self.on_part(host, key, at, bytes, context),
             OnComplete::Drop => {}
         }
         Ok(())

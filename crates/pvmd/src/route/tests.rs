@@ -1,8 +1,10 @@
 //! The routes of two daemons and their tasks in one process, joined by a real socket.
 use super::test_context::TestContext;
 use super::*;
+use pvm_core::flows::{MESSAGE_BYTES, MessageHeader};
 use pvm_fmp::ports::PortTable;
 use pvm_fmp::{Arrival, FAR, Remote, Sink};
+use pvm_fmp::{Meta, Sent};
 use pvm_net::Link;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -30,8 +32,9 @@ pub(super) struct Task {
     pub taken: Taken,
 }
 
+/// Also the gaps, with the number of messages taken before; 0 messages close the gaps for a host.
 #[derive(Default)]
-pub(super) struct Taken(pub Vec<(Tid, [u32; 5], Vec<u8>)>, KeptBodies);
+pub(super) struct Taken(pub Vec<(Tid, [u32; 5], Vec<u8>)>, KeptBodies, Vec<(Tid, u32, usize)>);
 
 /// The messages whose bodies a task has left in the daemon's heap: the place among those taken, and the body.
 #[derive(Default)]
@@ -64,6 +67,13 @@ impl Sink for Taken {
         };
         let [ctx, tag, wid, enc, format, far] = meta;
         self.0.push((Tid(far), [ctx, tag, wid, enc, format], bytes));
+    }
+    fn gap(&mut self, host: u32, count: u32) {
+        self.2.push((Tid(host), count, self.0.len()));
+    }
+    fn no_more(&mut self, host: u32) -> bool {
+        self.2.push((Tid(host), 0, self.0.len()));
+        true
     }
 }
 
@@ -488,4 +498,71 @@ fn a_task_cannot_speak_for_another() {
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);
     assert_eq!(b.taken.0.len(), 1);
     assert_eq!((b.taken.0[0].0, FAR), (a.tid, 5));
+}
+
+#[test]
+fn what_is_sent_later_does_not_arrive_earlier_whichever_tasks_receive() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b, mut c) = (one.task(1), other.task(1), other.task(2));
+    // More than the window of a flow, and nobody reads.
+    (0..5).for_each(|number| a.send(b.tid, number, &pattern(200_000, number)));
+    a.send(b.tid, 5, b"before");
+    settle([&mut one, &mut other], &mut [&mut a, &mut c]);
+    a.send(c.tid, 6, b"after");
+    a.send(c.tid, 7, b"after");
+    settle([&mut one, &mut other], &mut [&mut a, &mut c]);
+    assert_eq!(c.numbers(a.tid), [6, 7], "it does not wait for another task");
+    // What that task reads first has a gap for all that is still missing.
+    b.endpoint.poll(&mut b.taken);
+    let [(host, count, place)] = b.taken.2[..] else { panic!("one gap: {:?}", b.taken.2) };
+    assert_eq!((host, count as usize, place), (one.tid, 6 - place, b.taken.0.len()));
+    settle([&mut one, &mut other], &mut [&mut a, &mut b, &mut c]);
+    assert_eq!(b.numbers(a.tid), (0..6).collect::<Vec<_>>());
+    assert_eq!((b.taken.2.len(), c.taken.2.len()), (1, 0));
+}
+
+#[test]
+fn streams_to_several_tasks_that_read_need_no_gaps() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b, mut c) = (one.task(1), other.task(1), other.task(2));
+    for number in 0..500 {
+        a.send(b.tid, number, &pattern(10, number));
+        a.send(c.tid, number, &pattern(1000, number));
+        a.multicast(&[b.tid, c.tid], number, &pattern(2000, number));
+    }
+    settle([&mut one, &mut other], &mut [&mut a, &mut b, &mut c]);
+    assert_eq!((b.taken.0.len(), c.taken.0.len()), (1000, 1000));
+    let gaps = b.taken.2.len() + c.taken.2.len();
+    assert!(gaps <= 20, "{gaps} gaps");
+}
+
+#[test]
+fn the_gaps_for_a_lost_host_are_closed() {
+    let (mut one, mut other) = two();
+    let (mut a, mut b, mut c) = (one.task(1), other.task(1), other.task(2));
+    (0..5).for_each(|number| a.send(b.tid, number, &pattern(300_000, number)));
+    settle([&mut one, &mut other], &mut [&mut a]);
+    a.send(c.tid, 6, b"after");
+    settle([&mut one, &mut other], &mut [&mut a, &mut c]);
+    other.route.forget_host(one.tid);
+    settle([&mut one, &mut other], &mut [&mut b]);
+    let got = b.numbers(a.tid).len();
+    assert!(got < 5);
+    assert_eq!(
+        b.taken.2.iter().map(|(host, count, _)| (*host, *count == 0)).collect::<Vec<_>>(),
+        [(one.tid, false), (one.tid, true)]
+    );
+    assert!(other.route.undelivered.is_empty());
+}
+
+#[test]
+fn gaps_wait_for_memory_and_nothing_passes_them() {
+    let (mut one, mut other) = two();
+    let (a, mut b) = (one.task(1), other.task(1));
+    let header = MessageHeader { src: a.tid, dst: b.tid, others: Vec::new(), meta: [9; 5], bytes: 1 };
+    other.route.undelivered.push_back(Undelivered::Gap { dst: b.tid, host: one.tid, count: 1 });
+    other.route.deliver(one.tid, &header, &Payload::Short(vec![1]), &mut other.context);
+    assert_eq!(other.route.undelivered.len(), 2);
+    settle([&mut one, &mut other], &mut [&mut b]);
+    assert_eq!((b.taken.2.as_slice(), b.taken.0.len()), ([(one.tid, 1, 0)].as_slice(), 1));
 }

@@ -279,7 +279,7 @@ impl TransmitState {
                     bytes.extend_from_slice(&frame);
                     continue;
                 }
-                DataFrame::Announce { .. } | DataFrame::Request { .. } => continue,
+                DataFrame::Announce { .. } | DataFrame::Request { .. } | DataFrame::Mark { .. } => continue,
                 DataFrame::Start { first, body, .. } => (body, 0..first),
                 DataFrame::Chunk { range, body, .. } | DataFrame::Part { range, body, .. } => (body, range),
             };

@@ -4,7 +4,7 @@
 use pvm_core::codes::Code;
 use pvm_core::encoding::Reader;
 use pvm_core::proto::{
-    ByteBuf, Hello, Message, Reply, Request, Spawn, ToDaemon, ToTask, TraceSettings, VERSION, Welcome,
+    ByteBuf, Hello, Message, Reply, Request, Spawn, TaskKind, ToDaemon, ToTask, TraceSettings, VERSION, Welcome,
 };
 use pvm_core::tid::Tid;
 use pvm_link::{ControlError, ControlSocket};
@@ -151,7 +151,8 @@ impl Client {
         let mut link = ControlSocket::connect(socket).unwrap();
         let segment = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
         let bell = pvm_fmp::doorbell::new().unwrap();
-        let hello = Hello { version: VERSION, pid: std::process::id(), cookie, name: ByteBuf::new() };
+        let hello =
+            Hello { version: VERSION, pid: std::process::id(), cookie, name: ByteBuf::new(), kind: TaskKind::Program };
         link.send_to_daemon(&ToDaemon::Hello(hello), &[segment.as_fd(), bell.as_fd()]).unwrap();
         match wait_for(&mut link).unwrap() {
             (ToTask::Welcome(welcome), welcome_descriptors) => {

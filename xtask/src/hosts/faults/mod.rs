@@ -169,7 +169,8 @@ impl<'a> Run<'a> {
         // The seed decides whether data links are encrypted.
         let trusted = fault.is_of_data_links() && seed % 2 == 0;
         let trusted = trusted.then(|| ("PVM_TRUSTED_NET".to_owned(), "1".to_owned()));
-        let wish = fabric.map(|name| ("PVM_FABRIC".to_owned(), name.to_owned()));
+        let wish = fabric.map(|name| [("PVM_FABRIC", name), ("HPVM_ORDER", "pairs")]);
+        let wish = wish.into_iter().flatten().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let environment: Vec<(String, String)> = trusted.into_iter().chain(wish).collect();
         let machine = Machine::new(side, network, &environment)?;
         Ok(Run { network, machine, fault, random, victim, loses_victim: fault.loses_host(), fabric })

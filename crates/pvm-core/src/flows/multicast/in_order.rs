@@ -1,35 +1,24 @@
 //! Messages that must wait until the body of an announced message before them is there.
-use super::super::ProtocolViolation;
 use super::BodyKey;
 use crate::tid::Tid;
 use std::collections::{BTreeMap, VecDeque};
 
-/// In-band frames of another daemon that wait behind announced messages, in bytes.
-///
-/// * Filled by: each other host that announces messages and does not send the bodies
-/// * Setting: none, a living host sends the bodies
-/// * Reached: the link to the host is closed, and the host is lost
-/// * Test: `frames_beyond_the_limit_are_a_violation`
-pub const HELD_FRAMES_BYTES_MAX: usize = 64 << 20;
-
 enum Slot<M> {
     /// An announced message whose body is still being fetched.
     Awaited(BodyKey),
-    /// A message that can be delivered after those before it, and its length if it is an in-band frame.
-    Ready(M, usize),
+    /// A message that can be delivered after those before it.
+    Ready(M),
 }
 
 /// The messages of flows in which an announced message is incomplete: for each sending host and receiver, in order.
 /// `M` is the type of a message.
 pub struct InOrder<M> {
     queues: BTreeMap<(Tid, Tid), VecDeque<Slot<M>>>,
-    /// The length of the in-band frames of each host that wait.
-    frame_bytes: BTreeMap<Tid, usize>,
 }
 
 impl<M> Default for InOrder<M> {
     fn default() -> Self {
-        InOrder { queues: BTreeMap::new(), frame_bytes: BTreeMap::new() }
+        InOrder { queues: BTreeMap::new() }
     }
 }
 
@@ -46,18 +35,7 @@ impl<M> InOrder<M> {
 
     /// Keeps a message until all messages before it can be delivered. Its credit bounds the memory that it takes.
     pub fn hold(&mut self, from: Tid, dst: Tid, message: M) {
-        self.queues.entry((from, dst)).or_default().push_back(Slot::Ready(message, 0));
-    }
-
-    /// Keeps an in-band frame until all messages before it can be delivered.
-    pub fn hold_frame(&mut self, from: Tid, dst: Tid, frame: M, bytes: usize) -> Result<(), ProtocolViolation> {
-        let held = self.frame_bytes.entry(from).or_default();
-        if *held > HELD_FRAMES_BYTES_MAX {
-            return Err(ProtocolViolation);
-        }
-        *held += bytes;
-        self.queues.entry((from, dst)).or_default().push_back(Slot::Ready(frame, bytes));
-        Ok(())
+        self.queues.entry((from, dst)).or_default().push_back(Slot::Ready(message));
     }
 
     /// Puts an announced message, which is complete now, into its place. Returns it if its receiver has gone.
@@ -66,7 +44,7 @@ impl<M> InOrder<M> {
         let mut slots = self.queues.get_mut(&(from, dst)).into_iter().flatten();
         match slots.find(|slot| matches!(slot, Slot::Awaited(other) if *other == key)) {
             Some(slot) => {
-                *slot = Slot::Ready(message, 0);
+                *slot = Slot::Ready(message);
                 None
             }
             None => Some(message),
@@ -79,22 +57,20 @@ impl<M> InOrder<M> {
         if matches!(queue.front()?, Slot::Awaited(_)) {
             return None;
         }
-        let Some(Slot::Ready(message, bytes)) = queue.pop_front() else { return None };
+        let Some(Slot::Ready(message)) = queue.pop_front() else { return None };
         if queue.is_empty() {
             self.queues.remove(&(from, dst));
         }
-        self.frame_bytes.entry(from).and_modify(|held| *held -= bytes);
         Some(message)
     }
 
-    /// Removes what is held for a task that has gone. Returns the messages and frames, and the hosts that sent them.
+    /// Removes what is held for a task that has gone. Returns the messages, and the hosts that sent them.
     pub fn task_gone(&mut self, task: Tid) -> Vec<(Tid, M)> {
         let keys: Vec<(Tid, Tid)> = self.queues.keys().copied().filter(|(_, dst)| *dst == task).collect();
         let mut removed = Vec::new();
         for (from, dst) in keys {
             for slot in self.queues.remove(&(from, dst)).unwrap_or_default() {
-                let Slot::Ready(message, bytes) = slot else { continue };
-                self.frame_bytes.entry(from).and_modify(|held| *held -= bytes);
+                let Slot::Ready(message) = slot else { continue };
                 removed.push((from, message));
             }
         }
@@ -104,7 +80,6 @@ impl<M> InOrder<M> {
     /// Drops the messages from a host that has gone.
     pub fn host_gone(&mut self, host: Tid) {
         self.queues.retain(|(from, _), _| *from != host);
-        self.frame_bytes.remove(&host);
     }
 
     /// Returns whether nothing is held.
@@ -144,18 +119,5 @@ mod tests {
         held.announced(FROM, DST, key(3));
         held.host_gone(FROM);
         assert!(held.is_empty());
-    }
-
-    #[test]
-    fn frames_beyond_the_limit_are_a_violation() {
-        let key = BodyKey { origin: FROM, secret: [0; 16] };
-        let mut held = InOrder::default();
-        held.announced(FROM, DST, key);
-        assert_eq!(held.hold_frame(FROM, DST, 1, HELD_FRAMES_BYTES_MAX), Ok(()));
-        assert_eq!(held.hold_frame(FROM, DST, 2, 1), Ok(()));
-        assert_eq!(held.hold_frame(FROM, DST, 3, 1), Err(ProtocolViolation));
-        assert_eq!(held.complete(FROM, DST, key, 0), None);
-        assert_eq!([0; 2].map(|_| held.pop(FROM, DST)), [Some(0), Some(1)]);
-        assert_eq!(held.hold_frame(FROM, DST, 4, 1), Ok(()));
     }
 }

@@ -456,6 +456,7 @@ fn welcome_host(core: &mut Core, tid: Tid, new: &[Tid], options: HostOptions) {
         barrier_broadcast_hosts: u32::try_from(core.settings.barrier_broadcast_hosts).unwrap_or(u32::MAX),
         broadcast: core.settings.broadcast,
         fabric: core.settings.fabric.clone(),
+        order: core.settings.order,
     };
     let (version, hosts) = (core.hosts.version, core.hosts.entries());
     let joining = new.to_vec();

@@ -345,6 +345,7 @@ impl Membership {
         core.settings.halt_grace = Duration::from_millis(shared.halt_grace_ms);
         core.settings.trusted = shared.trusted;
         core.settings.pacing = shared.pacing;
+        core.settings.order = shared.order;
         let hosts = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         core.settings.barrier_tree_hosts = hosts(shared.barrier_tree_hosts);
         core.settings.barrier_broadcast_hosts = hosts(shared.barrier_broadcast_hosts);

@@ -17,7 +17,7 @@ fn offer(name: &[u8]) -> FabricOffer {
 
 /// A question for a link to that task.
 fn question(to: Tid) -> Request {
-    Request::Fabric { to, offer: offer(b"asker"), always_sealed: false }
+    Request::Fabric { to, offer: offer(b"asker"), always_sealed: false, cause: LinkCause::Program }
 }
 
 /// Returns the questions that a task has got.
@@ -62,7 +62,10 @@ fn on_a_trusted_network_secrets_are_given_only_if_the_task_wants_them_always() {
         let mut fleet = Fleet::new(2, 1);
         fleet.machine(MASTER).core.settings.trusted = true;
         let (asker, other) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
-        let wait = fleet.send(asker, Request::Fabric { to: other, offer: offer(b"asker"), always_sealed });
+        let wait = fleet.send(
+            asker,
+            Request::Fabric { to: other, offer: offer(b"asker"), always_sealed, cause: LinkCause::Program },
+        );
         fleet.settle();
         let (number, peer, got) = questions(&fleet, other).pop().unwrap();
         assert_eq!(got.secrets, secrets);
@@ -94,7 +97,7 @@ fn a_task_that_wants_no_links_is_not_asked() {
         assert_eq!(fleet.ask(one, question(two)), Some(Reply::Error(Code::Denied)));
         assert!(questions(fleet, two).is_empty());
         let long = FabricOffer { introduction: ByteBuf::from(vec![0; 600]), secrets: None };
-        let request = Request::Fabric { to: two, offer: long, always_sealed: false };
+        let request = Request::Fabric { to: two, offer: long, always_sealed: false, cause: LinkCause::Program };
         assert_eq!(fleet.ask(one, request), Some(Reply::Error(Code::BadParam)));
         assert_eq!(fleet.ask(one, question(MASTER)), Some(Reply::Error(Code::BadParam)));
         assert_eq!(fleet.ask(one, question(Tid(0x3fc_0001))), Some(Reply::Error(Code::NoTask)));
@@ -147,5 +150,23 @@ fn nobody_waits_for_one_that_is_gone_and_both_sides_of_a_link_are_told() {
         fleet.pass(Duration::from_secs(30));
         assert!(fleet.answer(one, wait).is_some());
         assert!(fleet.open.is_empty(), "{:?}", fleet.open);
+    });
+}
+
+#[test]
+fn links_that_no_program_has_asked_for_are_refused_to_tasks_with_company() {
+    many(|fleet, [one, two, three]| {
+        let unasked =
+            |to| Request::Fabric { to, offer: offer(b"asker"), always_sealed: false, cause: LinkCause::Traffic };
+        fleet.task(Fleet::host(2));
+        for (asker, other) in [(one, two), (two, one), (three, two)] {
+            assert_eq!(fleet.ask(asker, unasked(other)), Some(Reply::Company));
+            assert!(questions(fleet, other).is_empty());
+        }
+        let wait = fleet.send(one, unasked(three));
+        fleet.settle();
+        let (number, peer, _) = questions(fleet, three).pop().expect("a question to another host");
+        fleet.ask(three, answer(number, peer, Some(b"other")));
+        assert_eq!(fleet.answer(one, wait), made(true));
     });
 }

@@ -248,9 +248,13 @@ impl Fleet {
     }
 
     pub fn hello(&mut self, host: Tid, cookie: Option<u32>) -> Tid {
+        self.hello_as(host, cookie, TaskKind::Program)
+    }
+
+    pub fn hello_as(&mut self, host: Tid, cookie: Option<u32>, kind: TaskKind) -> Tid {
         let node = self.nodes.get_mut(&host).expect("a host");
         node.connections += 1;
-        let hello = Hello { version: VERSION, pid: 1, cookie, name: ByteBuf::new() };
+        let hello = Hello { version: VERSION, pid: 1, cookie, name: ByteBuf::new(), kind };
         node.machine.handle_hello(node.connections, 99, &hello);
         let welcome = node.machine.core.actions.iter().find_map(|action| match action {
             Action::Welcome { tid, .. } => Some(*tid),
@@ -370,7 +374,7 @@ impl Fleet {
                     }
                     ToTask::Message(message) => Received::Message(message),
                     ToTask::Ended(tid) => Received::Ended(tid),
-                    ToTask::Fabric { number, peer, offer } => Received::Fabric(number, peer, offer),
+                    ToTask::Fabric { number, peer, offer, .. } => Received::Fabric(number, peer, offer),
                     ToTask::Halting => Received::Halting,
                     _ => return,
                 };

@@ -4,7 +4,7 @@ use super::world::spawn_of;
 use super::*;
 use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::flows::pacing::Pacing;
-use crate::proto::Role;
+use crate::proto::{Order, Role};
 use crate::wire::{
     Arrival, CHAIN_VALUE_BYTES, GroupChange, HostEntry, MachineSettings, Release, Servers, StartNews, StartOrder,
 };
@@ -56,6 +56,7 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         debug_mask: -1,
         host_watches: 0,
         pacing: Pacing::Off,
+        order: Order::Hosts,
         barrier_tree_hosts: 48,
         barrier_broadcast_hosts: 3,
         fabric: Default::default(),
@@ -111,15 +112,16 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         Frame::Reply { wait: 1, reply: Reply::Done },
         Frame::Spawned { wait: 1, results: vec![task.0 as i32; 1000] },
         Frame::Siblings { wait: 1, tids: vec![task] },
-        Frame::Direct { number: 1, from: task, to: watcher, call: None },
-        Frame::DirectRefused { number: 1 },
+        Frame::Direct { number: 1, from: task, to: watcher, call: None, cause: LinkCause::Program },
+        Frame::DirectRefused { number: 1, why: Refusal::Denied },
         Frame::Fabric {
             number: 1,
             from: task,
             to: watcher,
             offer: FabricOffer { introduction: ByteBuf::from(b"evil".to_vec()), secrets: None },
+            cause: LinkCause::Program,
         },
-        Frame::FabricAnswer { number: 1, introduction: Some(ByteBuf::from(b"evil".to_vec())) },
+        Frame::FabricAnswer { number: 1, answer: LinkAnswer::Introduction(ByteBuf::from(b"evil".to_vec())) },
         Frame::PleaseConnect { to: other, from: MASTER },
         Frame::PleaseConnect { to: Tid::host_number(9), from: Tid::host_number(8) },
         Frame::Signal { tid: Tid::host_number(9), signal: 9 },

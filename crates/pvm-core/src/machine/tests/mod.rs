@@ -20,6 +20,6 @@ pub mod world;
 
 // Imports of most tests.
 use super::*;
-use crate::proto::{FabricOffer, Request, RunSettings, ToTask, Welcome};
-use crate::wire::{HostOptions, KEY_BYTES};
+use crate::proto::{FabricOffer, LinkCause, Request, RunSettings, TaskKind, ToTask, Welcome};
+use crate::wire::{HostOptions, KEY_BYTES, LinkAnswer, Refusal};
 use std::collections::VecDeque;

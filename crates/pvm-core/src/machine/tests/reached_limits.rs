@@ -196,7 +196,7 @@ fn the_length_of_a_message_by_way_of_the_daemon_is_limited() {
 #[test]
 fn the_tasks_of_a_host_are_limited() {
     let mut world = World::new();
-    let hello = Hello { version: VERSION, pid: 1, cookie: None, name: ByteBuf::new() };
+    let hello = Hello { version: VERSION, pid: 1, cookie: None, name: ByteBuf::new(), kind: TaskKind::Program };
     for connection in 0..=TASKS_MAX as u64 {
         world.machine.handle_hello(connection, 1, &hello);
         let actions: Vec<Action> = std::iter::from_fn(|| world.machine.poll_action()).collect();
@@ -246,10 +246,10 @@ fn the_links_that_wait_for_a_task_are_limited() {
     (spawn.flags, spawn.place) = (TASK_HOST, text("h2"));
     let to = Tid(fleet.spawn(parent, spawn)[0] as u32);
     for number in 0..direct::WAITING_MAX as u32 + 1 {
-        let frame = Frame::Direct { number, from: parent, to, call: None };
+        let frame = Frame::Direct { number, from: parent, to, call: None, cause: LinkCause::Program };
         fleet.machine(other).handle_host_frame(now, MASTER, frame);
         let actions: Vec<Action> = std::iter::from_fn(|| fleet.machine(other).poll_action()).collect();
-        let refused = Action::SendHost { host: MASTER, frame: Frame::DirectRefused { number } };
+        let refused = Action::SendHost { host: MASTER, frame: Frame::DirectRefused { number, why: Refusal::Denied } };
         assert_eq!(actions.contains(&refused), number == direct::WAITING_MAX as u32, "{number}");
     }
 }
@@ -261,9 +261,16 @@ fn the_questions_that_wait_for_a_task_are_limited() {
     let to = fleet.task(other);
     for number in 0..fabrics::QUESTIONS_MAX as u32 + 1 {
         let offer = FabricOffer { introduction: ByteBuf::default(), secrets: None };
-        fleet.machine(other).handle_host_frame(now, MASTER, Frame::Fabric { number, from: asker, to, offer });
+        fleet.machine(other).handle_host_frame(
+            now,
+            MASTER,
+            Frame::Fabric { number, from: asker, to, offer, cause: LinkCause::Program },
+        );
         let actions: Vec<Action> = std::iter::from_fn(|| fleet.machine(other).poll_action()).collect();
-        let refused = Action::SendHost { host: MASTER, frame: Frame::FabricAnswer { number, introduction: None } };
+        let refused = Action::SendHost {
+            host: MASTER,
+            frame: Frame::FabricAnswer { number, answer: LinkAnswer::Refused(Refusal::Denied) },
+        };
         assert_eq!(actions.contains(&refused), number == fabrics::QUESTIONS_MAX as u32, "{number}");
     }
 }

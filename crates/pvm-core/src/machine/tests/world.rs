@@ -92,7 +92,7 @@ impl World {
 
     pub fn hello(&mut self, process: i32, cookie: Option<u32>) -> Welcome {
         self.connections += 1;
-        let hello = Hello { version: VERSION, pid: 1, cookie, name: ByteBuf::new() };
+        let hello = Hello { version: VERSION, pid: 1, cookie, name: ByteBuf::new(), kind: TaskKind::Program };
         self.machine.handle_hello(self.connections, process, &hello);
         self.run();
         let welcomes = self.seen.iter().rev().find_map(|action| match action {
@@ -234,7 +234,7 @@ fn numbers_go_round_past_slots_in_use() {
 #[test]
 fn another_version_of_the_protocol_is_refused() {
     let mut world = World::new();
-    let hello = Hello { version: VERSION + 1, pid: 1, cookie: None, name: ByteBuf::new() };
+    let hello = Hello { version: VERSION + 1, pid: 1, cookie: None, name: ByteBuf::new(), kind: TaskKind::Program };
     world.machine.handle_hello(7, 1, &hello);
     world.run();
     assert_eq!(world.seen, [Action::Refuse { connection: 7, code: Code::BadVersion }]);

@@ -5,10 +5,11 @@ use crate::buffers::Store;
 use crate::control::Member;
 use crate::direct::Body;
 use crate::direct::fallback::{Backoff, Fallback, ReceivedOnLink, send_again};
+use crate::direct::link::GivenUp;
 use crate::requests::Purpose;
 use crate::task::State;
 use pvm_core::codes::Code;
-use pvm_core::proto::{ByteBuf, FabricOffer, Reply, Request, ToDaemon};
+use pvm_core::proto::{ByteBuf, FabricOffer, LinkCause, Reply, Request, ToDaemon};
 use pvm_core::tid::Tid;
 use pvm_fmp::Meta;
 use std::os::fd::AsRawFd;
@@ -23,6 +24,7 @@ impl Member {
     pub(crate) fn needs_fabric_link(&self, to: Tid) -> bool {
         self.fabric.may_exist()
             && self.direct.allows_links()
+            && self.may_ask_for_links()
             && !self.fabric.has_link(to)
             && !self.fabric.has_asked(to)
             && !self.direct.has_link(to)
@@ -39,13 +41,14 @@ impl Member {
         }
         self.fabric.first_messages.remove(&to);
         self.fabric.backoffs.entry(to).or_default().requested();
-        let offer = self.fabric.ask(to);
+        let cause = self.direct.cause();
+        let offer = self.fabric.ask(to, cause);
         self.report_problem();
         let Some(offer) = offer else {
             self.fabric.on_break(to);
             return false;
         };
-        let request = Request::Fabric { to, offer, always_sealed: self.fabric.never_clear };
+        let request = Request::Fabric { to, offer, always_sealed: self.fabric.never_clear, cause };
         if self.request(request, Purpose::FabricLink(to)).is_err() {
             self.fabric.withdraw(to);
             return false;
@@ -79,13 +82,29 @@ impl Member {
             true => self.add_fabric_link(state, peer),
             false => {
                 self.fabric.withdraw(peer);
-                self.fabric.on_break(peer);
+                match reply {
+                    Reply::Company => self.on_company_of_fabric_peer(peer),
+                    _ => self.fabric.on_break(peer),
+                }
             }
         }
     }
 
+    /// Begins a pause before a link to a peer is asked for, because one of the two tasks is not alone on its host. There shall be
+    /// no direct link before it may be on the fabric again.
+    fn on_company_of_fabric_peer(&mut self, peer: Tid) {
+        self.fabric.backoffs.entry(peer).or_default().on_company();
+        self.direct.on_company(peer);
+    }
+
     /// Answers a peer that asks for a link.
-    pub(crate) fn on_fabric_question(&mut self, state: &mut State, number: u32, peer: Tid, offer: &FabricOffer) {
+    pub(crate) fn on_fabric_question(
+        &mut self,
+        state: &mut State,
+        number: u32,
+        (peer, cause): (Tid, LinkCause),
+        offer: &FabricOffer,
+    ) {
         // There may be an earlier link to this peer that the peer has given up. It is handled first.
         self.poll_default_route(state);
         self.deliver_from_links(state);
@@ -97,7 +116,7 @@ impl Member {
             && !self.direct.has_requested(peer)
             && !self.fabric.has_link(peer)
             && !state.route_switches.is_open(peer);
-        let ours = if is_free { self.fabric.on_question(peer, offer) } else { None };
+        let ours = if is_free { self.fabric.on_question((peer, cause), offer) } else { None };
         self.report_problem();
         let introduction = ours.as_ref().map(|ours| ByteBuf::from(ours.encode()));
         if ours.is_some() {
@@ -124,6 +143,8 @@ impl Member {
         let link = &self.fabric.links[at];
         let received = ReceivedOnLink { count: link.received.clone(), ended: false, held: Some(link.held.clone()) };
         state.route_switches.received.insert(peer.0 as i32, received);
+        self.fabric.backoffs.get_mut(&peer).into_iter().for_each(Backoff::on_made);
+        self.direct.on_made(peer);
         // The fabric's descriptor joins those of direct links.
         if self.direct.descriptor().is_some() {
             self.parker.forget_descriptors();
@@ -148,12 +169,14 @@ impl Member {
             self.fabric.close_stalled();
         }
         self.fabric.finish_draining();
+        self.take_in_all_before_links(state);
         self.deliver_from_fabric(state).max(events)
     }
 
     /// Queues the messages that have arrived on the fabric, and handles events of links. Returns how many messages and
     /// events there were.
     pub(crate) fn deliver_from_fabric(&mut self, state: &mut State) -> usize {
+        self.take_in_before_links(state);
         let own = self.tid.0 as i32;
         let mut count = 0;
         for held in std::mem::take(&mut self.fabric.left_over) {
@@ -179,7 +202,13 @@ impl Member {
     /// Starts to send on each link whose peer has been heard on the fabric.
     fn switch_to_fabric(&mut self) {
         for at in 0..self.fabric.links.len() {
-            if self.fabric.links[at].may_switch() && self.send_route_switch(self.fabric.links[at].peer) {
+            let (peer, cause) = (self.fabric.links[at].peer, self.fabric.links[at].cause);
+            if !self.fabric.links[at].may_switch() {
+                continue;
+            }
+            if !self.may_switch_to_link(cause) {
+                self.fabric.links[at].give_up(GivenUp::Company);
+            } else if self.send_route_switch(peer) {
                 self.fabric.links[at].carries = true;
                 self.fabric.lost.remove(&self.fabric.links[at].peer);
                 self.announce_to_program(at);
@@ -228,13 +257,17 @@ impl Member {
             return false;
         }
         if !self.fabric.links[at].fallback_sent {
-            if !self.send_fallback(peer, Fallback { acknowledged, answers: false, is_given_up: false }) {
+            let given_up = self.fabric.links[at].given_up;
+            let is_given_up = given_up.is_some_and(|why| why != GivenUp::ByPeer);
+            if !self.send_fallback(peer, Fallback { acknowledged, answers: false, is_given_up }) {
                 return false;
             }
             self.fabric.links[at].fallback_sent = true;
             self.fabric.denounce(at);
             let has_left = self.fabric.draining.is_some_and(|draining| draining.peer == peer);
-            if !has_left {
+            if !has_left && given_up.is_some() {
+                self.on_company_of_fabric_peer(peer);
+            } else if !has_left {
                 self.fabric.on_break(peer);
                 if self.fabric.links[at].carries {
                     self.fabric.lost.entry(peer).or_default().on_break();
@@ -268,8 +301,8 @@ impl Member {
     }
 
     /// Handles the fallback message of a peer. Returns false if there is no link to it on a fabric. `is_known`: whether this
-    /// side has, or had, the link that the message is about.
-    pub(crate) fn on_fabric_fallback(&mut self, peer: Tid, is_known: bool) -> bool {
+    /// side has, or had, the link that the message is about. `is_given_up`: whether the fabric has not failed.
+    pub(crate) fn on_fabric_fallback(&mut self, peer: Tid, is_known: bool, is_given_up: bool) -> bool {
         let Ok(at) = self.fabric.position(peer) else {
             if !is_known && self.fabric.has_asked(peer) {
                 // The peer had answered, and does not wait for this side any longer.
@@ -278,6 +311,9 @@ impl Member {
             }
             return false;
         };
+        if is_given_up {
+            self.fabric.links[at].give_up(GivenUp::ByPeer);
+        }
         if !self.fabric.links[at].is_gone {
             self.fabric.give_up(at);
         }

@@ -3,7 +3,9 @@ use super::LinkName;
 use super::posted::WANTED_BYTES;
 use crate::direct::fallback::HeldMessages;
 use crate::direct::incoming::LinkMessage;
+use crate::direct::link::GivenUp;
 use crate::direct::send_queue::{BufferPool, SendQueue};
+use pvm_core::proto::LinkCause;
 use pvm_core::tid::Tid;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,6 +30,8 @@ const COPIES_BYTES_MAX: usize = 64 << 20;
 pub(super) struct FabricLink {
     pub peer: Tid,
     pub name: LinkName,
+    /// Why there is the link.
+    pub cause: LinkCause,
     pub hello_sent: bool,
     pub hello_received: bool,
     /// Whether this side sends its messages on the fabric.
@@ -53,6 +57,8 @@ pub(super) struct FabricLink {
     /// Whether this side falls back to the default route: there it first sends the messages of its send queue, then new
     /// ones.
     pub falling_back: bool,
+    /// Why, if the fabric has not failed: this task or the peer is no longer alone on its host.
+    pub given_up: Option<GivenUp>,
     /// Whether the fallback message has been sent to the peer.
     pub fallback_sent: bool,
     /// How often the peer was heard by the default route, but not on the fabric, and when that was last counted.
@@ -63,10 +69,11 @@ pub(super) struct FabricLink {
 }
 
 impl FabricLink {
-    pub fn new(peer: Tid, name: LinkName) -> FabricLink {
+    pub fn new(peer: Tid, name: LinkName, cause: LinkCause) -> FabricLink {
         FabricLink {
             peer,
             name,
+            cause,
             hello_sent: false,
             hello_received: false,
             carries: false,
@@ -80,6 +87,7 @@ impl FabricLink {
             is_blocked: false,
             is_gone: false,
             falling_back: false,
+            given_up: None,
             fallback_sent: false,
             unheard: 0,
             unheard_at: Instant::now(),
@@ -90,6 +98,13 @@ impl FabricLink {
     /// Returns whether this side can send its messages on the fabric from now on.
     pub fn may_switch(&self) -> bool {
         self.hello_received && !self.carries && !self.falling_back
+    }
+
+    /// Begins the fallback from a link that has not failed. What the peer sends until it falls back, too, still arrives.
+    pub fn give_up(&mut self, why: GivenUp) {
+        if !self.falling_back {
+            (self.falling_back, self.given_up) = (true, Some(why));
+        }
     }
 
     /// Takes a message over from the fabric.
@@ -146,7 +161,7 @@ mod tests {
     use pvm_fmp::Meta;
 
     fn link_with(messages: usize) -> FabricLink {
-        let mut link = FabricLink::new(Tid(0x80001), 7);
+        let mut link = FabricLink::new(Tid(0x80001), 7, LinkCause::Program);
         for number in 0..messages {
             let body = QueuedBody::Bytes(vec![number as u8]);
             link.queue.push(QueuedMessage { meta: Meta::default(), body, length: 1 }, true);

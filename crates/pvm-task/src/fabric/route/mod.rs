@@ -21,9 +21,10 @@ mod waiting;
 use super::{FabricEvent, FabricLinks, LinkName, Secrets};
 use crate::direct::fallback::{Backoff, HeldMessages};
 use crate::direct::incoming::LinkMessage;
+use crate::direct::link::GivenUp;
 use link::FabricLink;
 use pvm_core::fabric::{Introduction, Wish};
-use pvm_core::proto::{ByteBuf, FABRIC_SECRET_BYTES, FabricOffer, FabricSecrets};
+use pvm_core::proto::{ByteBuf, FABRIC_SECRET_BYTES, FabricOffer, FabricSecrets, LinkCause};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Meta, has_stack};
 use pvm_net::fabric::{Fabric, Queues, Setting};
@@ -60,6 +61,7 @@ enum State {
 struct Asked {
     ours: Introduction,
     secrets: FabricSecrets,
+    cause: LinkCause,
 }
 
 /// A peer that has ended, whose last messages are taken in.
@@ -223,6 +225,25 @@ impl FabricRoute {
         !self.asked.is_empty() || self.links.iter().any(|link| !link.carries && !link.falling_back)
     }
 
+    /// Returns whether no program has asked for one of the links.
+    pub fn has_unasked(&self) -> bool {
+        self.links.iter().any(|link| link.cause == LinkCause::Traffic)
+    }
+
+    /// Returns whether messages have arrived that the task has not taken over.
+    pub fn has_arrived(&self) -> bool {
+        let is_full = |held: &Rc<HeldMessages>| !held.messages.borrow().is_empty();
+        self.left_over.iter().any(is_full) || self.links.iter().any(|link| is_full(&link.held))
+    }
+
+    /// Begins the fallback from the links on which messages go to these peers and that no program has asked for. Returns
+    /// whether there are any.
+    pub fn leave_unasked(&mut self, is_meant: impl Fn(Tid) -> bool) -> bool {
+        let is_unasked = |link: &&mut FabricLink| link.cause == LinkCause::Traffic && link.carries;
+        let links = self.links.iter_mut().filter(is_unasked).filter(|link| is_meant(link.peer));
+        links.map(|link| link.give_up(GivenUp::Company)).count() > 0
+    }
+
     /// Returns whether the peers have not taken all messages.
     pub fn holds_messages(&self) -> bool {
         self.links.iter().any(|link| !link.queue.is_empty())
@@ -264,12 +285,12 @@ impl FabricRoute {
     }
 
     /// Makes what a peer is told. Returns `None` if there is no fabric, or no room for one more peer.
-    fn ask(&mut self, peer: Tid) -> Option<FabricOffer> {
+    fn ask(&mut self, peer: Tid, cause: LinkCause) -> Option<FabricOffer> {
         let mut secrets = [[0; FABRIC_SECRET_BYTES]; 2];
         secrets.iter_mut().try_for_each(|secret| pvm_net::fabric::fill_random(secret))?;
         let ours = self.open()?.introduce()?;
         let offer = FabricOffer { introduction: ByteBuf::from(ours.encode()), secrets: Some(secrets) };
-        self.asked.insert(peer, Asked { ours, secrets });
+        self.asked.insert(peer, Asked { ours, secrets, cause });
         Some(offer)
     }
 
@@ -289,9 +310,9 @@ impl FabricRoute {
 
     /// Makes the link to a peer that has answered. Returns false if that is not possible.
     fn on_answer(&mut self, peer: Tid, introduction: &[u8], is_sealed: bool) -> bool {
-        let Some(Asked { ours, secrets: [sending, receiving] }) = self.asked.remove(&peer) else { return false };
+        let Some(Asked { ours, secrets: [sending, receiving], cause }) = self.asked.remove(&peer) else { return false };
         let secrets = is_sealed.then_some(Secrets { sending, receiving });
-        match self.connect(peer, &ours, introduction, secrets.as_ref()) {
+        match self.connect((peer, cause), &ours, introduction, secrets.as_ref()) {
             Some(at) => {
                 self.say_hello(at);
                 true
@@ -301,17 +322,23 @@ impl FabricRoute {
     }
 
     /// Makes the link to a peer that asks for one. Returns what the peer is told, or `None` if there will be no link.
-    fn on_question(&mut self, peer: Tid, offer: &FabricOffer) -> Option<Introduction> {
+    fn on_question(&mut self, link: (Tid, LinkCause), offer: &FabricOffer) -> Option<Introduction> {
         if self.never_clear && offer.secrets.is_none() {
             return None;
         }
         let ours = self.open()?.introduce()?;
         let secrets = offer.secrets.map(|[receiving, sending]| Secrets { sending, receiving });
-        self.connect(peer, &ours, &offer.introduction, secrets.as_ref()).map(|_| ours)
+        self.connect(link, &ours, &offer.introduction, secrets.as_ref()).map(|_| ours)
     }
 
     /// Makes this side of a link. Returns its position, or `None` if the peer cannot be reached.
-    fn connect(&mut self, peer: Tid, ours: &Introduction, theirs: &[u8], secrets: Option<&Secrets>) -> Option<usize> {
+    fn connect(
+        &mut self,
+        (peer, cause): (Tid, LinkCause),
+        ours: &Introduction,
+        theirs: &[u8],
+        secrets: Option<&Secrets>,
+    ) -> Option<usize> {
         let place = self.position(peer).err();
         let State::Open(fabric) = &mut self.state else { return None };
         let name = Introduction::decode(theirs).zip(place).and_then(|(theirs, at)| {
@@ -323,7 +350,7 @@ impl FabricRoute {
             return None;
         };
         fabric.hold_after(name, 1);
-        self.links.insert(at, FabricLink::new(peer, name));
+        self.links.insert(at, FabricLink::new(peer, name, cause));
         Some(at)
     }
 
@@ -559,11 +586,11 @@ mod tests {
     #[test]
     fn a_task_without_a_device_has_no_fabric_unless_it_names_one() {
         let mut route = FabricRoute::new(&Wish { setting: Some("nonesuch".into()), never_clear: false });
-        assert!(route.may_exist() && route.ask(Tid(0x80001)).is_none() && !route.may_exist());
+        assert!(route.may_exist() && route.ask(Tid(0x80001), LinkCause::Program).is_none() && !route.may_exist());
         assert!(route.take_problem().is_some());
         if !pvm_net::fabric::has_devices() {
             let mut route = FabricRoute::new(&Wish::default());
-            assert!(route.may_exist() && route.ask(Tid(0x80001)).is_none() && !route.may_exist());
+            assert!(route.may_exist() && route.ask(Tid(0x80001), LinkCause::Program).is_none() && !route.may_exist());
             assert_eq!(route.take_problem(), None);
         }
     }

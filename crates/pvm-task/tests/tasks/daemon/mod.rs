@@ -2,7 +2,7 @@
 use pvm_core::codes::{Code, DSIG_X86_64};
 use pvm_core::encoding::Writer;
 use pvm_core::fabric::Wish;
-use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
+use pvm_core::proto::{Message, Order, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
 use pvm_core::tid::Tid;
 use pvm_fmp::ports::PortTable;
 use pvm_link::ControlSocket;
@@ -141,6 +141,7 @@ impl Daemon {
             own: TraceSettings::default(),
             resource_manager: Tid::NONE,
             fabric: Wish::default(),
+            order: Order::Hosts,
         };
         link.send_to_task(&ToTask::Welcome(welcome), &[self.ports.descriptor()]).unwrap();
         let descriptors = descriptors.try_into().unwrap();

@@ -1,0 +1,144 @@
+//! Invariant: causal order in each pair of hosts. What has caused a message by a chain of messages between tasks of two hosts
+//! is received before it.
+use super::Checks;
+use pvm_core::tid::Tid;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+/// For each task, the number of its last send that is known.
+type Clock = BTreeMap<Tid, u64>;
+
+/// What a message carries.
+struct Carried {
+    src: Tid,
+    number: u64,
+    /// By the other host of the pair.
+    clocks: BTreeMap<Tid, Clock>,
+}
+
+/// What each task knows of the sends of others.
+#[derive(Default)]
+pub struct Order {
+    hosts: BTreeSet<Tid>,
+    /// How often each task has sent. A multicast is one send.
+    sends: HashMap<Tid, u64>,
+    /// For each task and each other host: the sends of tasks of both hosts that are in its past, by chains of messages
+    /// between tasks of these hosts.
+    past: HashMap<(Tid, Tid), Clock>,
+    /// The numbers of the sends to each task that it has not received, by sender.
+    outstanding: HashMap<Tid, BTreeMap<Tid, VecDeque<u64>>>,
+    /// What was sent, by the number of the message.
+    carried: HashMap<u64, Carried>,
+}
+
+impl Order {
+    fn sent(&mut self, src: Tid, dsts: &[Tid], message: u64) {
+        self.hosts.extend(dsts.iter().chain([&src]).map(|tid| tid.host()));
+        let number = self.sends.entry(src).or_default();
+        *number += 1;
+        let number = *number;
+        let mut clocks = BTreeMap::new();
+        for host in self.hosts.iter().filter(|host| **host != src.host()) {
+            let past = self.past.entry((src, *host)).or_default();
+            past.insert(src, number);
+            clocks.insert(*host, past.clone());
+        }
+        for dst in dsts {
+            self.outstanding.entry(*dst).or_default().entry(src).or_default().push_back(number);
+        }
+        self.carried.insert(message, Carried { src, number, clocks });
+    }
+
+    fn received(&mut self, dst: Tid, message: u64) -> Result<(), String> {
+        let Some(Carried { src, number, clocks }) = self.carried.get(&message) else { return Ok(()) };
+        if let Some(numbers) = self.outstanding.get_mut(&dst).and_then(|senders| senders.get_mut(src)) {
+            numbers.retain(|other| other != number);
+        }
+        let (src, clocks) = (*src, clocks.clone());
+        self.learn(dst, src, &clocks)
+    }
+
+    /// Notes that a task knows what another one knew.
+    fn learn(&mut self, dst: Tid, src: Tid, clocks: &BTreeMap<Tid, Clock>) -> Result<(), String> {
+        let is_local = src.host() == dst.host();
+        for (host, clock) in clocks.iter().filter(|(host, _)| is_local || **host == dst.host()) {
+            for (sender, numbers) in self.outstanding.get(&dst).into_iter().flatten() {
+                let first = numbers.front().copied().unwrap_or(u64::MAX);
+                if clock.get(sender).is_some_and(|known| first <= *known) {
+                    return Err(format!("{dst} gets something of {src} before send {first} of {sender}"));
+                }
+            }
+            let past = self.past.entry((dst, if is_local { *host } else { src.host() })).or_default();
+            for (task, number) in clock {
+                let known = past.entry(*task).or_default();
+                *known = (*known).max(*number);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Checks {
+    /// Notes that a task has sent a message, with a number among all messages.
+    pub fn ordered_send(&mut self, src: Tid, dsts: &[Tid], message: u64) {
+        self.order.sent(src, dsts, message);
+    }
+
+    /// Notes that a task has received a message.
+    pub fn ordered_receive(&mut self, dst: Tid, message: u64) {
+        let result = self.order.received(dst, message);
+        self.take("order", result, &[dst]);
+    }
+
+    /// Notes that a task has learnt of the end of another: all that this one knew is in its past.
+    pub fn ordered_end(&mut self, dst: Tid, ended: Tid) {
+        let hosts = self.order.hosts.iter();
+        let clocks = hosts.filter_map(|host| Some((*host, self.order.past.get(&(ended, *host))?.clone()))).collect();
+        let result = self.order.learn(dst, ended, &clocks);
+        self.take("order", result, &[dst, ended]);
+    }
+
+    /// Notes that a host has forgotten another: messages from there may be lost.
+    pub fn order_forgets(&mut self, by: Tid, host: Tid) {
+        for (_, senders) in self.order.outstanding.iter_mut().filter(|(dst, _)| dst.host() == by) {
+            senders.retain(|src, _| src.host() != host);
+        }
+    }
+
+    /// Notes that a host has forgotten a task.
+    pub fn order_forgets_task(&mut self, task: Tid) {
+        self.order.outstanding.remove(&task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Tid = Tid(0x40001);
+    const B: Tid = Tid(0x80001);
+    const C: Tid = Tid(0x80002);
+
+    #[test]
+    fn an_effect_before_its_cause_is_found() {
+        for sends_locally in [false, true] {
+            let mut order = Order::default();
+            // The cause goes from another host, or stays on the host.
+            let first = if sends_locally { C } else { A };
+            order.sent(first, &[B], 1);
+            order.sent(first, &[A, C], 2);
+            order.received(C, 2).unwrap();
+            order.sent(C, &[B], 3);
+            assert!(order.received(B, 3).is_err());
+            order.received(B, 1).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_not_caused_may_come_in_any_order() {
+        let mut order = Order::default();
+        order.sent(A, &[B], 1);
+        order.sent(C, &[B], 2);
+        order.received(B, 2).unwrap();
+        order.received(B, 1).unwrap();
+    }
+}
