@@ -63,11 +63,10 @@ impl World {
             return self.queue.push(until, Event::Take(task));
         }
         one.take_planned = false;
-        if one.stage == Stage::Starting {
-            // The task will poll when it has been welcomed.
-            return;
+        // A task that starts will poll when it has been welcomed. One that has ended receives nothing any more.
+        if one.is_enrolled() {
+            self.take_in(task);
         }
-        self.take_in(task);
     }
 
     /// Takes everything from a task's queues, and receives what is not behind a gap.
