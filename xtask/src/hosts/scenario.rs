@@ -58,6 +58,8 @@ const SHORT_FORM: &[&str] = &[
     "group_errors",
     "mcast",
     "notify",
+    "order_hosts",
+    "order_senders",
     "output_raw",
     "small_stack",
     "tasker",

@@ -184,7 +184,8 @@ fn multicast(from: &mut Endpoint, to: &[u32], number: u32, bytes: usize) {
         ..=crate::INLINE_BYTES_MAX => SharedBody::Bytes(&body),
         _ => SharedBody::Blocks(&blocks),
     };
-    let sent = from.send_to_all(to, [number; 6], shared);
+    let to: Vec<_> = to.iter().map(|to| (*to, [number; 6])).collect();
+    let sent = from.send_to_all(&to, shared);
     assert!(sent.len() == to.len() && sent.iter().all(|sent| *sent == Ok(Sent::Done)));
 }
 

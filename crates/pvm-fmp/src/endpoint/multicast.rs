@@ -34,8 +34,9 @@ pub enum SharedBody<'a> {
 }
 
 impl Endpoint {
-    /// Sends a message to several peers at the same instant. Returns the result for each, in their order.
-    pub fn send_to_all(&mut self, to: &[u32], meta: Meta, body: SharedBody<'_>) -> Vec<Result<Sent, SendError>> {
+    /// Sends a message to several peers at the same instant, to each with its own header words. Returns the result for each, in
+    /// their order.
+    pub fn send_to_all(&mut self, to: &[(u32, Meta)], body: SharedBody<'_>) -> Vec<Result<Sent, SendError>> {
         let joined;
         let body = match body {
             SharedBody::Blocks(blocks) if blocks.len() > FRAGMENTS_MAX => match self.join(blocks) {
@@ -48,11 +49,12 @@ impl Endpoint {
             body => body,
         };
         // What precedes the message in the queues must not be later than it.
-        let ready: Vec<_> = to.iter().map(|to| self.prepare_entry(*to)).collect();
+        let ready: Vec<_> = to.iter().map(|(to, _)| self.prepare_entry(*to)).collect();
         let time = self.heap.borrow().source().mapping.header().multicasts.0.begin(|| self.clock.next_later());
         let queued: Vec<_> = ready
             .into_iter()
-            .map(|ready| ready?.map(|index| self.hold(index, time, &meta, body)).transpose())
+            .zip(to)
+            .map(|(ready, (_, meta))| ready?.map(|index| self.hold(index, time, meta, body)).transpose())
             .collect();
         self.heap.borrow().source().mapping.header().multicasts.0.commit(time);
         let finish = |index: Option<usize>| match index.and_then(|index| self.peers[index].as_deref()) {

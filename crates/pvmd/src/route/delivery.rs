@@ -124,10 +124,10 @@ impl Route {
             return messages.for_each(|message| self.deliver_to_task(message, context));
         }
         self.was_active = true;
-        let mut tids = Vec::with_capacity(dsts.len());
+        let mut to = Vec::with_capacity(dsts.len());
         for dst in dsts {
             match context.accepts_messages(*dst) && self.is_introduced(*dst, context) {
-                true => tids.push(dst.0),
+                true => to.push((dst.0, meta_of(header))),
                 false => self.intake.dropped(*dst, from, header.bytes),
             }
         }
@@ -136,8 +136,8 @@ impl Route {
             Payload::Short(body) => SharedBody::Bytes(body),
             Payload::Block(block) => SharedBody::Borrowed(block, header.bytes, may_keep),
         };
-        let sent = self.endpoint.send_to_all(&tids, meta_of(header), body);
-        for (tid, sent) in tids.into_iter().zip(sent) {
+        let sent = self.endpoint.send_to_all(&to, body);
+        for ((tid, _), sent) in to.into_iter().zip(sent) {
             let message = Message::new(from, Tid(tid), header, payload);
             if !self.note_sent(&message, sent, may_keep, context) {
                 self.undelivered.push_back(Undelivered::Message(message));
