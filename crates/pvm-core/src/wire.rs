@@ -278,6 +278,19 @@ pub enum Frame {
     Fabric { number: u32, from: Tid, to: Tid, offer: FabricOffer, cause: LinkCause },
     /// The answer to `Fabric`.
     FabricAnswer { number: u32, answer: LinkAnswer },
+
+    // ----- order
+    /// On the control link: the frames behind this one come after what the sender has put into flows until now. In band:
+    /// that has come.
+    Fence,
+}
+
+impl Frame {
+    /// Returns whether the frame, on a control link, comes after what its host has sent before in flows. Others are about
+    /// the links themselves.
+    pub fn is_ordered(&self) -> bool {
+        !matches!(self, Frame::Beat | Frame::DataLost { .. } | Frame::DataCall { .. })
+    }
 }
 
 /// The arrival of a member at a barrier of its group, by way of the daemons.

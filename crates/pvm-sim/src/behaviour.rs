@@ -265,7 +265,9 @@ impl World {
     /// Returns a request that stores a message in a mailbox.
     pub fn put_into(&mut self, task: TaskId, name: &str, flags: i32) -> Request {
         let src = self.tasks[task].tid;
-        let body = ByteBuf::from(vec![1; 16]);
+        self.last_message += 1;
+        self.checks.ordered_send(src, &[], self.last_message);
+        let body = ByteBuf::from(self.last_message.to_le_bytes().repeat(2));
         let message = Message { enc: 0, ..Message::new(src, Tid::DAEMON, 0, 1, body) };
         Request::PutInfo { name: text(name), flags, message }
     }

@@ -135,6 +135,12 @@ impl World {
         if let (MASTER, Frame::Table { removed, .. }) = (node, frame) {
             removed.iter().for_each(|host| self.has_reason(*host));
         }
+        let fence = || wire::encode(&Frame::Fence);
+        if frame.is_ordered() && self.nodes[node].flows.fence(host, fence) {
+            self.tried.fences += 1;
+            self.send_control(node, host, fence());
+            self.carry(node, host);
+        }
         let bytes = wire::encode(frame);
         self.trace.bytes(&bytes);
         self.send_control(node, host, bytes);

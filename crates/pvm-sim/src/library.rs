@@ -1,6 +1,6 @@
 //! The PVM library of a simulated program: requests, introductions, queues.
 use crate::program::{Entry, Open, QueuedMessage, Stage, TaskId, Unsent, Waiting};
-use crate::world::{Event, World};
+use crate::world::{Event, MASTER, World};
 use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask};
 use pvm_core::tid::Tid;
 use std::rc::Rc;
@@ -165,6 +165,11 @@ impl World {
             return self.checks.fail("requests", &text, &[host]);
         };
         self.checks.replied(tid, &open.request, &reply);
+        if let Reply::Info(entry) = &reply {
+            let number = entry.body.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            let keeper = self.nodes[MASTER].tid;
+            self.checks.ordered_entry(tid, number, keeper);
+        }
         if let Request::Connect(to) = open.request {
             self.connected(task, to, &reply);
         } else {

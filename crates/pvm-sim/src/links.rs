@@ -255,7 +255,7 @@ impl World {
         match item {
             Item::Up => self.link_up(node, link, end),
             Item::Close => self.closed_by_other(node, link, end),
-            Item::Frame(frame) => self.frame_arrived(node, host, &frame),
+            Item::Frame(frame) => self.frame_arrived(node, host, &frame, Kind::Control),
             Item::Piece(piece) => self.piece_arrived(node, host, &piece),
             Item::Credit(credit) => {
                 self.nodes[node].flows.credit(credit.dst, credit.bytes);
@@ -303,12 +303,16 @@ impl World {
         }
     }
 
-    pub fn frame_arrived(&mut self, node: NodeId, host: Tid, frame: &[u8]) {
+    fn frame_arrived(&mut self, node: NodeId, host: Tid, frame: &[u8], kind: Kind) {
         let now = self.time(node);
         let frame: Frame = wire::decode(frame).expect("what was encoded");
         self.checks.frame(self.nodes[node].tid, host, &frame);
         self.nodes[node].machine.handle_heard(now, host);
-        self.nodes[node].machine.handle_host_frame(now, host, frame);
+        let machine = &mut self.nodes[node].machine;
+        match kind {
+            Kind::Control => machine.handle_host_frame(now, host, frame),
+            Kind::Data => machine.handle_frame_in_flow(now, host, frame),
+        }
     }
 
     fn piece_arrived(&mut self, node: NodeId, host: Tid, piece: &DataFrame<QueuedMessage>) {
@@ -339,7 +343,7 @@ impl World {
             }
             DataFrame::InBand { payload, .. } => {
                 self.make_gaps(node, host, None);
-                return self.frame_arrived(node, host, payload);
+                return self.frame_arrived(node, host, payload, Kind::Data);
             }
             DataFrame::Mark { dst, count } => {
                 self.tried.marks += 1;

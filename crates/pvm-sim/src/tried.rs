@@ -46,6 +46,8 @@ tried! {
     marks: "marks",
     /// Gaps for messages that are not there yet.
     gaps: "gaps",
+    /// Fences before frames on control links.
+    fences: "fences",
     /// Tasks with gaps for messages of a host that is lost.
     gaps_given_up: "gaps of lost hosts",
     /// Hosts that were killed while they relayed a body.

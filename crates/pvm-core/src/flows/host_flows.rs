@@ -40,6 +40,8 @@ pub(super) struct HostFlows<P> {
     overtakable: BTreeSet<(u64, Tid)>,
     /// The place of the item that was queued last.
     last_place: u64,
+    /// The place of the last fence.
+    last_fence: u64,
     /// The number of marks whose messages have not all begun.
     pub marks: usize,
     /// The cost of what has begun since the last chunk. Messages that begin and chunks of others take turns.
@@ -76,6 +78,7 @@ impl<P> HostFlows<P> {
             ready: BTreeSet::new(),
             overtakable: BTreeSet::new(),
             last_place: 0,
+            last_fence: 0,
             marks: 0,
             begun_since_chunk: 0,
             last_transfer: 0,
@@ -88,6 +91,16 @@ impl<P> HostFlows<P> {
     pub fn next_place(&mut self) -> u64 {
         self.last_place += 1;
         self.last_place
+    }
+
+    /// Returns whether something was queued after the last fence.
+    pub fn lacks_fence(&self) -> bool {
+        self.last_place > self.last_fence
+    }
+
+    /// Notes that a fence was queued.
+    pub fn note_fence(&mut self) {
+        self.last_fence = self.last_place;
     }
 
     /// Lists a flow after a change: in the run queue, or in the order of the host.

@@ -259,6 +259,17 @@ impl<P> Flows<P> {
         self.push(dst, Item::InBand(payload));
     }
 
+    /// Queues an in-band frame for the daemon of a host if anything was queued for that host after the last such frame. Returns
+    /// whether it was.
+    pub fn fence(&mut self, host: Tid, payload: impl FnOnce() -> Vec<u8>) -> bool {
+        let is_needed = self.hosts.get(&host).is_some_and(HostFlows::lacks_fence);
+        if is_needed {
+            self.send_in_band(host, payload());
+            self.host_flows(host).note_fence();
+        }
+        is_needed
+    }
+
     fn push(&mut self, dst: Tid, item: Item<P>) {
         let place = self.host_flows(dst.host()).next_place();
         self.push_at(place, dst, item);

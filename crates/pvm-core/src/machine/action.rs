@@ -81,10 +81,10 @@ pub enum Action {
     /// Read the number of retransmissions on the control link since it was opened; answer by
     /// `Machine::handle_retransmissions`.
     CountRetransmissions { host: Tid },
-    /// Send a frame on the control link.
+    /// Send a frame on the control link, behind a fence if needed ([`crate::flows::Flows::fence`]).
     SendHost { host: Tid, frame: Frame },
     /// Send a frame in the flow to that task of another host, after everything that this host has sent to the task
-    /// before. The task's daemon hands the frame to `Machine::handle_host_frame`.
+    /// before. The task's daemon hands the frame to `Machine::handle_frame_in_flow`.
     SendAlong { to: Tid, frame: Frame },
     /// Send these bytes to all hosts of the machine by one datagram, of at most 1,200 bytes. The datagram may be lost.
     /// The tasks there that hear such datagrams handle the bytes, or their daemon by `Machine::handle_broadcast`.

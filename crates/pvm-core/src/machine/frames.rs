@@ -16,7 +16,8 @@ impl Parts {
     pub fn dispatch_frame(&mut self, core: &mut Core, from: Tid, frame: Frame) {
         let from_master = from == core.hosts.master();
         match frame {
-            Frame::Beat => {}
+            // Fences were dealt with before.
+            Frame::Beat | Frame::Fence => {}
             Frame::Request { wait, from: task, request } if task.host() == from => {
                 if let Some(request) = remote::admit(core, wait, task, request) {
                     self.decide(core, task, wait, request);

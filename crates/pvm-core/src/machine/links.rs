@@ -3,6 +3,7 @@
 //! Of two hosts, the one with the lower number connects. The other host can ask it to do so by way of the master,
 //! because every host has a link to the master. A link between two hosts other than the master is opened when one of
 //! the two first needs it.
+use super::fences::Fences;
 use super::link_quality::LinkQuality;
 use super::settings::Time;
 use crate::tid::Tid;
@@ -29,6 +30,7 @@ pub(super) struct Link {
     pub last_received: Time,
     pub sent: Time,
     pub quality: LinkQuality,
+    pub fences: Fences,
     /// Whether nothing needs the link, so that it does not matter if it cannot be opened.
     pub is_optional: bool,
     /// When the link must be checked next.
@@ -61,7 +63,9 @@ impl Links {
     pub fn begin(&mut self, host: Tid, state: State, now: Time, deadline_after: Duration) {
         self.remove(host);
         let (quality, deadline) = (LinkQuality::begin(now), now + deadline_after);
-        self.links.insert(host, Link { state, last_received: now, sent: now, quality, is_optional: false, deadline });
+        let fences = Fences::default();
+        let link = Link { state, last_received: now, sent: now, quality, fences, is_optional: false, deadline };
+        self.links.insert(host, link);
         self.deadlines.insert((deadline, host));
     }
     pub fn remove(&mut self, host: Tid) {

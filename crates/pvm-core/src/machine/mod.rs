@@ -29,6 +29,7 @@ mod core;
 mod direct;
 mod event;
 mod fabrics;
+mod fences;
 mod frames;
 mod group_page;
 mod groups;
@@ -517,13 +518,42 @@ impl Machine {
         self.parts.directs.link_ended(&mut self.core, ticket, done);
     }
 
-    /// Handles a frame of another daemon, received on its control link or in a flow.
+    /// Handles a frame of another daemon, received on its control link. It may wait for what that host has sent in flows.
     pub fn handle_host_frame(&mut self, now: Time, from: Tid, frame: Frame) {
         self.handle_heard(now, from);
+        let taken = match self.core.links.get_mut(from) {
+            Some(link) => link.fences.take(frame),
+            None => Ok(Some(frame)),
+        };
+        match taken {
+            Ok(None) => {}
+            Ok(Some(frame)) => self.dispatch(from, frame),
+            Err(_) => {
+                let why = "it does not send the messages that come before its requests";
+                self.parts.membership.link_lost(&mut self.core, from, why);
+            }
+        }
+        self.settle();
+    }
+
+    /// Handles a frame of another daemon, received in a flow.
+    pub fn handle_frame_in_flow(&mut self, now: Time, from: Tid, frame: Frame) {
+        self.handle_heard(now, from);
+        if frame == Frame::Fence {
+            self.core.links.get_mut(from).into_iter().for_each(|link| link.fences.pass());
+            while let Some(frame) = self.core.links.get_mut(from).and_then(|link| link.fences.next()) {
+                self.dispatch(from, frame);
+            }
+        } else {
+            self.dispatch(from, frame);
+        }
+        self.settle();
+    }
+
+    fn dispatch(&mut self, from: Tid, frame: Frame) {
         // Frames from removed hosts are ignored.
         if self.core.hosts.is_known(from) {
             self.parts.dispatch_frame(&mut self.core, from, frame);
         }
-        self.settle();
     }
 }

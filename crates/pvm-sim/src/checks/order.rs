@@ -1,5 +1,5 @@
-//! Invariant: causal order in each pair of hosts. What has caused a message by a chain of messages between tasks of two hosts
-//! is received before it.
+//! Invariant: causal order in each pair of hosts. What has caused a message by a chain of messages and mailbox entries
+//! between tasks of two hosts is received before it.
 use super::Checks;
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -57,23 +57,31 @@ impl Order {
         self.learn(dst, src, &clocks)
     }
 
-    /// Notes that a task knows what another one knew.
+    /// Notes that a task knows what another one knew, by something that it receives after the messages of which that one knew.
     fn learn(&mut self, dst: Tid, src: Tid, clocks: &BTreeMap<Tid, Clock>) -> Result<(), String> {
         let is_local = src.host() == dst.host();
-        for (host, clock) in clocks.iter().filter(|(host, _)| is_local || **host == dst.host()) {
+        for (_, clock) in clocks.iter().filter(|(host, _)| is_local || **host == dst.host()) {
             for (sender, numbers) in self.outstanding.get(&dst).into_iter().flatten() {
                 let first = numbers.front().copied().unwrap_or(u64::MAX);
                 if clock.get(sender).is_some_and(|known| first <= *known) {
                     return Err(format!("{dst} gets something of {src} before send {first} of {sender}"));
                 }
             }
+        }
+        self.note(dst, src, clocks);
+        Ok(())
+    }
+
+    /// Notes that a task knows what another one knew.
+    fn note(&mut self, dst: Tid, src: Tid, clocks: &BTreeMap<Tid, Clock>) {
+        let is_local = src.host() == dst.host();
+        for (host, clock) in clocks.iter().filter(|(host, _)| is_local || **host == dst.host()) {
             let past = self.past.entry((dst, if is_local { *host } else { src.host() })).or_default();
             for (task, number) in clock {
                 let known = past.entry(*task).or_default();
                 *known = (*known).max(*number);
             }
         }
-        Ok(())
     }
 }
 
@@ -87,6 +95,16 @@ impl Checks {
     pub fn ordered_receive(&mut self, dst: Tid, message: u64) {
         let result = self.order.received(dst, message);
         self.take("order", result, &[dst]);
+    }
+
+    /// Notes that a task has found a mailbox entry with that number among all messages. `keeper`: the host of the mailboxes.
+    pub fn ordered_entry(&mut self, dst: Tid, entry: u64, keeper: Tid) {
+        let Some(Carried { src, clocks, .. }) = self.order.carried.get(&entry) else { return };
+        let (src, clocks) = (*src, clocks.clone());
+        // By way of a third host there is no order.
+        if src.host() == dst.host() || keeper == src.host() || keeper == dst.host() {
+            self.order.note(dst, src, &clocks);
+        }
     }
 
     /// Notes that a task has learnt of the end of another: all that this one knew is in its past.

@@ -56,7 +56,7 @@ impl Daemon {
             Action::CountRetransmissions { host } => {
                 self.machine.handle_retransmissions(host, self.host_links.retransmissions(host))
             }
-            Action::SendHost { host, frame } => self.host_links.send(host, &frame),
+            Action::SendHost { host, frame } => self.send_host(host, &frame),
             Action::Broadcast { bytes } => self.broadcast_for_machine(&bytes),
             Action::HearBroadcasts { tasks } => self.let_hear(&tasks),
             Action::SendAlong { to, frame } => self.send_along(to, &frame),

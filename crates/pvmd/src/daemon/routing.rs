@@ -92,7 +92,7 @@ impl Daemon {
     pub(super) fn dispatch_route_event(&mut self, event: RouteEvent) {
         let now = self.now();
         match event {
-            RouteEvent::Frame { from, frame } => self.machine.handle_host_frame(now, from, *frame),
+            RouteEvent::Frame { from, frame } => self.machine.handle_frame_in_flow(now, from, *frame),
             RouteEvent::Wanted { host } => self.machine.want_link(now, host),
             RouteEvent::Broken { host, why } => {
                 self.log.line(&format!("data link to {host}: {why}"));
@@ -196,6 +196,14 @@ impl Daemon {
     pub(super) fn on_data_ready(&mut self, host: Tid, flags: EventFlags) {
         let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         self.route.on_socket_ready(host, flags.contains(EventFlags::IN), flags.contains(EventFlags::OUT), ended);
+    }
+
+    /// Sends a frame on the control link to a host, after the messages that were sent to its tasks earlier.
+    pub(super) fn send_host(&mut self, host: Tid, frame: &Frame) {
+        if frame.is_ordered() && self.route.fence(host) {
+            self.host_links.send(host, &Frame::Fence);
+        }
+        self.host_links.send(host, frame);
     }
 
     /// Sends a frame to a task of another host, after the messages that were sent to the task earlier.

@@ -245,8 +245,21 @@ impl Route {
     /// Sends a frame of the daemon to a task of another host, behind the messages that were sent to the task before.
     pub fn send_along(&mut self, to: Tid, frame: &Frame) {
         self.is_due = true;
-        let host = to.host();
         self.egress_flows.flows.send_in_band(to, encode(frame));
+        self.sent_in_band(to.host());
+    }
+
+    /// Sends a fence to a host if one is needed before the next frame on the control link. Returns whether it was.
+    pub fn fence(&mut self, host: Tid) -> bool {
+        let is_sent = self.egress_flows.flows.fence(host, || encode(&Frame::Fence));
+        if is_sent {
+            self.is_due = true;
+            self.sent_in_band(host);
+        }
+        is_sent
+    }
+
+    fn sent_in_band(&mut self, host: Tid) {
         if self.egress_flows.flows.is_overrun(host) {
             let why = "it does not take what it has asked for".to_owned();
             self.egress_flows.flows.host_gone(host);

@@ -19,6 +19,15 @@ const PAUSE_LEAST: Duration = Duration::from_millis(100);
 /// The longest pause is the host timeout divided by this.
 const LONGEST_PAUSES_PER_TIMEOUT: u32 = 4;
 
+/// How long a data link may be down before its host is blamed for what does not come, in multiples of the host timeout.
+/// What follows messages on the control link waits for these messages ([`Frame::Fence`]).
+///
+/// * Filled by: each other host
+/// * Setting: none, `HPVM_HOST_TIMEOUT` sets how long the host may be silent
+/// * Reached: the host is removed if the master waits for an acknowledgement
+/// * Test: `a_host_without_a_data_link_may_be_late`
+const DOWN_TIMEOUTS_MAX: u32 = 30;
+
 /// The state of a data link.
 enum State {
     Up,
@@ -36,6 +45,8 @@ struct DataLink {
     /// The number of the link; the first is 0.
     number: u32,
     state: State,
+    /// When the link came up or broke last.
+    changed: Time,
     /// The number of attempts in a row.
     attempts: u32,
     /// When the last attempt began.
@@ -47,7 +58,15 @@ struct DataLink {
 impl DataLink {
     /// Makes a link that is up.
     fn new(now: Time) -> DataLink {
-        DataLink { number: 0, state: State::Up, attempts: 0, last_attempt: now, registered_deadline: None }
+        DataLink { number: 0, state: State::Up, changed: now, attempts: 0, last_attempt: now, registered_deadline: None }
+    }
+
+    /// Notes that the link is not up, or not any more.
+    fn set_down(&mut self, now: Time, state: State) {
+        if matches!(self.state, State::Up) {
+            self.changed = now;
+        }
+        self.state = state;
     }
 
     /// Schedules the next attempt: at once if the last attempt was long ago, else after a pause. The pauses grow, so
@@ -61,7 +80,7 @@ impl DataLink {
             0 => Duration::ZERO,
             attempts => (PAUSE_LEAST * (1 << (attempts - 1).min(10))).min(longest),
         };
-        self.state = State::Scheduled(now.max(self.last_attempt + pause), call);
+        self.set_down(now, State::Scheduled(now.max(self.last_attempt + pause), call));
     }
 
     /// Begins an attempt.
@@ -103,6 +122,15 @@ impl DataLinks {
         }
     }
 
+    /// Returns the time from which on a host can be expected to have got, and to have sent, what is behind fences.
+    pub(super) fn reached_from(&self, core: &Core, host: Tid) -> Time {
+        match self.links.get(&host) {
+            Some(DataLink { state: State::Up, changed, .. }) => *changed,
+            Some(DataLink { changed, .. }) => *changed + core.settings.host_timeout * DOWN_TIMEOUTS_MAX,
+            None => Time::ZERO,
+        }
+    }
+
     /// Drops the data links to hosts that have no control link any more.
     pub(super) fn forget_unlinked(&mut self, core: &Core) {
         let unlinked: Vec<Tid> = self.links.keys().filter(|host| !core.links.is_up(**host)).copied().collect();
@@ -117,7 +145,7 @@ impl DataLinks {
     /// Handles the news that the data link is up again.
     pub fn up(&mut self, core: &Core, host: Tid) {
         if let Some(data) = self.linked(&core.links, host) {
-            data.state = State::Up;
+            (data.state, data.changed) = (State::Up, core.now);
             self.register_deadline(host);
         }
     }
@@ -128,7 +156,7 @@ impl DataLinks {
         let data = self.linked(&core.links, host).filter(|data| matches!(data.state, State::Up | State::Connecting));
         let Some(data) = data else { return };
         if calls {
-            data.state = State::ReportedLost;
+            data.set_down(core.now, State::ReportedLost);
             let number = data.number;
             return core.send_host(host, Frame::DataLost { number });
         }

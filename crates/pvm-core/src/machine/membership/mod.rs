@@ -137,6 +137,11 @@ impl Membership {
             if since + core.settings.host_timeout * TIMEOUTS_MAX > core.now {
                 return;
             }
+            let reached_from = self.data_links.reached_from(core, host);
+            if reached_from > since {
+                core.acks.wait_from(host, reached_from);
+                continue;
+            }
             core.acks.forget(host);
             let seconds = (core.now - since).as_secs();
             self.lose_host(core, host, &format!("it has not said for {seconds} s that it knows what it has been told"));
