@@ -287,9 +287,10 @@ pub enum Frame {
 
 impl Frame {
     /// Returns whether the frame, on a control link, comes after what its host has sent before in flows. Others are about
-    /// the links themselves.
+    /// the links themselves: a link must not wait for another one.
     pub fn is_ordered(&self) -> bool {
-        !matches!(self, Frame::Beat | Frame::DataLost { .. } | Frame::DataCall { .. })
+        use Frame::{Beat, DataCall, DataLost, PleaseConnect, Suspect};
+        !matches!(self, Beat | Suspect(_) | PleaseConnect { .. } | DataLost { .. } | DataCall { .. })
     }
 }
 

@@ -71,7 +71,7 @@ mod tests {
     use crate::tid::Tid;
 
     fn frame(number: u32) -> Frame {
-        Frame::Suspect(Tid(number))
+        Frame::Joined { hosts: vec![Tid(number)] }
     }
 
     fn taken(fences: &mut Fences, frame: Frame) -> Option<Frame> {
@@ -112,7 +112,7 @@ mod tests {
     fn frames_about_the_link_itself_never_wait() {
         let mut fences = Fences::default();
         taken(&mut fences, Frame::Fence);
-        for frame in [Frame::Beat, Frame::DataLost { number: 1 }] {
+        for frame in [Frame::Beat, Frame::Suspect(Tid(1)), Frame::DataLost { number: 1 }] {
             assert_eq!(taken(&mut fences, frame.clone()), Some(frame));
         }
     }
