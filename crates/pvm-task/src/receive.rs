@@ -86,8 +86,17 @@ impl State {
 
     /// Accepts a message that has waited behind gaps.
     pub(crate) fn accept(&mut self, slot: u32) {
+        self.accept_message(&self.envelope_of(slot), slot);
+    }
+
+    /// Accepts a message that the daemon has made or stored, and that has waited behind gaps.
+    pub(crate) fn accept_of_daemon(&mut self, slot: u32) {
+        self.dispatch(&self.envelope_of(slot), slot);
+    }
+
+    pub(crate) fn envelope_of(&self, slot: u32) -> Envelope {
         let Message { src, dst, ctx, tag, wid, enc, format, .. } = self.store.table[slot as usize];
-        self.accept_message(&Envelope { src, dst, ctx, tag, wid, enc, format }, slot);
+        Envelope { src, dst, ctx, tag, wid, enc, format }
     }
 
     #[inline]
@@ -435,8 +444,10 @@ impl Task {
         }
         let (from, own) = (Tid(filter.src as u32), Tid(self.own_tid() as u32));
         let peer = if from.host() == own.host() { from } else { own.host() };
+        // It may have arrived already, and wait for messages that the daemon will queue.
+        let may_wait = self.state.backlog.is_open();
         self.deliver(filter, kind, target, |endpoint, sink| match endpoint.poll_peer(peer.0, sink) {
-            0 if endpoint.has_sent_to_us(peer.0) => endpoint.poll(sink),
+            0 if may_wait || endpoint.has_sent_to_us(peer.0) => endpoint.poll(sink),
             count => count,
         })
     }

@@ -52,6 +52,10 @@ impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
             || self.state.is_intercepted(&envelope)
             || !self.target.accepts(&body)
         {
+            if self.delivered.is_none() && fits {
+                // The caller searches the queue next; nothing later may be delivered before.
+                self.state.handlers.queue_all();
+            }
             return self.state.on_message(envelope, body);
         }
         let Some(len) = self.target.take(envelope.wid, body) else { return };

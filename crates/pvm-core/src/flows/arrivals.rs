@@ -35,9 +35,15 @@ struct FlowArrivals {
     /// For each message that has begun and is not delivered: the place at which it has begun. All that was queued before it
     /// has begun before that, or was marked. This need not be so at the place of its own mark.
     begun: VecDeque<u64>,
+    /// How many of the next messages to be delivered have been taken already ([`Arrivals::take`]).
+    taken: usize,
 }
 
 impl FlowArrivals {
+    fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.marks.is_empty() && self.begun.is_empty() && self.taken == 0
+    }
+
     fn find(&mut self, place: u64) -> Option<&mut Pending> {
         let index = self.pending.binary_search_by_key(&place, |pending| pending.place).ok()?;
         self.pending.get_mut(index)
@@ -132,10 +138,22 @@ impl Arrivals {
         self.hosts.get_mut(&from)?.next_gap(u64::MAX)
     }
 
-    /// Notes that the next message of a flow is delivered or dropped.
+    /// Notes that the next message of a flow waits for delivery, and that everything made visible from now on waits behind it.
+    pub fn take(&mut self, from: Tid, dst: Tid) {
+        self.done(from, dst);
+        if let Some(flow) = self.hosts.get_mut(&from).and_then(|host| host.flows.get_mut(&dst)) {
+            flow.taken += 1;
+        }
+    }
+
+    /// Notes that the next message of a flow is delivered.
     pub(super) fn done(&mut self, from: Tid, dst: Tid) {
         let Some(host) = self.hosts.get_mut(&from) else { return };
         let Some(flow) = host.flows.get_mut(&dst) else { return };
+        if flow.taken > 0 {
+            flow.taken -= 1;
+            return;
+        }
         flow.begun.pop_front();
         let Some(first) = flow.pending.front_mut() else { return };
         first.count -= 1;
@@ -147,6 +165,21 @@ impl Arrivals {
         // The list is short in a stream of messages.
         if host.without_gap.back() == Some(&(place, dst)) {
             host.without_gap.pop_back();
+        }
+    }
+
+    /// Notes that the next message of a flow is dropped: its receiver does not exist.
+    pub(super) fn dropped(&mut self, from: Tid, dst: Tid) {
+        self.done(from, dst);
+        let Some(host) = self.hosts.get_mut(&from) else { return };
+        if host.flows.get(&dst).is_some_and(FlowArrivals::is_idle) {
+            host.flows.remove(&dst);
+        }
+        while let Some((place, dst)) = host.without_gap.front().copied() {
+            if host.flows.get_mut(&dst).is_some_and(|flow| flow.find(place).is_some()) {
+                return;
+            }
+            host.without_gap.pop_front();
         }
     }
 
@@ -214,6 +247,31 @@ mod tests {
         assert_eq!(arrivals.gap_before_all(FROM), gap(4, 1));
         assert_eq!(arrivals.host_gone(FROM), [task(1), task(4)]);
         assert_eq!(arrivals.gap_before_all(FROM), None);
+    }
+
+    #[test]
+    fn what_was_taken_needs_no_gap() {
+        let mut arrivals = Arrivals::default();
+        for _ in 0..3 {
+            arrivals.begin(FROM, &header(1, &[]));
+        }
+        arrivals.take(FROM, task(1));
+        arrivals.take(FROM, task(1));
+        assert_eq!(arrivals.gap_before_all(FROM), gap(1, 1));
+        assert_eq!(arrivals.gap_before_all(FROM), None);
+        (0..3).for_each(|_| arrivals.done(FROM, task(1)));
+        assert_eq!(arrivals.gap_before_all(FROM), None);
+        arrivals.begin(FROM, &header(1, &[]));
+        assert_eq!(arrivals.gap_before_all(FROM), gap(1, 1));
+    }
+
+    #[test]
+    fn nothing_is_left_of_messages_to_tasks_that_do_not_exist() {
+        let mut arrivals = Arrivals::default();
+        (1..=3).for_each(|dst| arrivals.begin(FROM, &header(dst, &[])));
+        [2, 1, 3].into_iter().for_each(|dst| arrivals.dropped(FROM, task(dst)));
+        let host = &arrivals.hosts[&FROM];
+        assert!(host.flows.is_empty() && host.without_gap.is_empty());
     }
 
     #[test]

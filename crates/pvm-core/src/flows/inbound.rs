@@ -192,7 +192,7 @@ impl<B> InboundFlows<B> {
 
     /// Returns the credit of a message to the sending host at once, because the receiver does not exist.
     pub fn dropped(&mut self, dst: Tid, from: Tid, bytes: usize) {
-        self.arrivals.done(from, dst);
+        self.arrivals.dropped(from, dst);
         self.add_credit(from, dst, cost(bytes));
         self.issue_credit(from, dst);
     }

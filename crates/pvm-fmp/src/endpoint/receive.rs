@@ -91,8 +91,8 @@ impl Endpoint {
         self.drain_peer(only, sink)
     }
 
-    /// Polls one peer alone, for messages that the sink picks ([`Sink::picks`]): it stops at the first other message, and
-    /// those of other peers stay where they are.
+    /// Polls one peer alone, for messages that the sink picks ([`Sink::picks`]): it stops at the first other message, and at one
+    /// that may be behind a gap. Those of other peers stay where they are.
     #[inline]
     pub fn poll_peer(&mut self, tid: u32, sink: &mut impl Sink) -> usize {
         let count = self.index_of(tid).map_or(0, |index| self.drain_picked(index, sink));
@@ -109,7 +109,10 @@ impl Endpoint {
             let Some(peer) = self.peers[index].as_ref() else { break };
             // SAFETY: the entry is used within this statement, during which the peer lives.
             let is_picked = match unsafe { peer.next() } {
-                Ok(Some(entry)) => !entry.kind.is_message() || sink.picks(peer.tid, &entry.meta()),
+                Ok(Some(entry)) => {
+                    !entry.kind.is_message()
+                        || sink.picks(peer.tid, &entry.meta()) && self.may_be_taken(false, index, entry.stamp())
+                }
                 Ok(None) => false,
                 Err(_) => true,
             };

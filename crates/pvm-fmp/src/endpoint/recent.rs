@@ -58,7 +58,7 @@ impl Endpoint {
     /// Returns whether a message with this stamp may be taken by itself. For a caller that accepts messages of every peer, it must be
     /// the earliest one; for others, the daemon must have queued nothing before it, since that may be a gap ([`super::gaps`]).
     #[inline(always)]
-    fn may_be_taken(&self, of_any: bool, index: usize, stamp: u64) -> bool {
+    pub(super) fn may_be_taken(&self, of_any: bool, index: usize, stamp: u64) -> bool {
         match of_any {
             _ if self.order.len() <= 1 => true,
             true => self.is_earliest(index, stamp),
@@ -105,13 +105,17 @@ impl Endpoint {
     #[inline(always)]
     pub fn probe_immediate_of(&mut self, tid: u32) -> Option<RecentImmediate<'_>> {
         let index = self.index_of(tid)?;
-        let inbound = self.peers[index].as_mut()?.inbound.as_mut()?;
+        let inbound = self.peers[index].as_ref()?.inbound.as_ref()?;
         if inbound.should_publish() {
             return None;
         }
         // SAFETY: the slice lives no longer than this method, during which the peer keeps its mapping.
         let ring = unsafe { inbound.slots() };
         let (immediate, stamp) = inbound.reader.next_immediate(ring, 0)?;
+        if !self.may_be_taken(false, index, stamp) {
+            return None;
+        }
+        let inbound = self.peers[index].as_mut()?.inbound.as_mut()?;
         Some(RecentImmediate {
             immediate,
             stamp,

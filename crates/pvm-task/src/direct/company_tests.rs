@@ -185,6 +185,35 @@ fn what_a_neighbour_has_sent_goes_before_what_comes_on_a_link() {
 }
 
 #[test]
+fn what_comes_on_a_link_waits_for_what_is_behind_a_gap() {
+    let mut both = linked();
+    let side = &mut both.0[1];
+    side.daemon.set_company(true);
+    let mut neighbour = side.daemon.introduce(TIDS[1], SECONDS[1]);
+    side.progress();
+    let third = Tid::host_number(9);
+    side.task.state.on_gap(third, 1);
+    let meta = [0, 50, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
+    let _ = neighbour.send_bytes(TIDS[1].0, meta, b"cause").unwrap();
+    both.0[0].send(100);
+    let side = &mut both.0[1];
+    let (filter, deadline) = (Filter { src: ANY, tag: ANY, ctx: 0 }, Instant::now() + Duration::from_secs(10));
+    while !side.member().direct.has_arrived() {
+        assert!(Instant::now() < deadline);
+        assert_eq!(side.task.try_receive(&filter), None);
+        side.progress();
+    }
+    assert_eq!(side.task.try_receive(&filter), None);
+    side.task.state.on_no_more(third);
+    let mut tags = Vec::new();
+    while tags.len() < 2 {
+        assert!(Instant::now() < deadline, "{tags:?}");
+        tags.extend(side.task.try_receive(&filter).map(|mid| side.task.message_info(mid).unwrap().tag));
+    }
+    assert_eq!(tags, [50, 0]);
+}
+
+#[test]
 fn what_lies_in_a_queue_is_taken_in_before_what_was_read_from_a_link() {
     let mut both = linked();
     let side = &mut both.0[1];

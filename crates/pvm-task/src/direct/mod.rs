@@ -326,6 +326,13 @@ impl DirectLinks {
         outcome.messages
     }
 
+    /// Returns whether messages on the link to that peer come after all that the daemon and other tasks have queued before: no
+    /// program has asked for the link. The last messages of a peer that has ended come before that news.
+    fn is_ordered(&self, peer: Tid) -> bool {
+        let is_unasked = self.position(peer).is_ok_and(|at| self.links[at].cause == LinkCause::Traffic);
+        is_unasked && self.draining != Some(peer)
+    }
+
     /// Counts a message that this task has taken over from a link. Acknowledgements report this count to the peer.
     fn count_received(&mut self, state: &mut State, arrived: &LinkMessage) {
         match self.position(arrived.peer) {

@@ -160,7 +160,11 @@ impl Member {
         }
         let own = self.tid.0 as i32;
         let mut count = 0;
-        while let Some(arrived) = self.direct.arrived.pop_front() {
+        for arrived in std::mem::take(&mut self.direct.arrived) {
+            if state.backlog.is_open() && self.direct.is_ordered(arrived.peer) {
+                self.direct.arrived.push_back(arrived);
+                continue;
+            }
             self.direct.count_received(state, &arrived);
             state.on_message_bytes(arrived.envelope(own), arrived.body);
             count += 1;

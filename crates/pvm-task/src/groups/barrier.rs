@@ -7,11 +7,14 @@ use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request, ToDaemon};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Refused, Sent};
+use std::cell::Cell;
 
 /// The arrival of this task at a barrier.
 pub struct BarrierArrival {
     group: Group,
     at: ArrivedAt,
+    /// Once the barrier has opened: what the task has taken in until then ([`crate::backlog::Backlog::end`]).
+    opened: Cell<Option<u64>>,
 }
 
 /// How the task has arrived.
@@ -23,6 +26,10 @@ enum ArrivedAt {
 }
 
 impl BarrierArrival {
+    fn new(group: &Group, at: ArrivedAt) -> BarrierArrival {
+        BarrierArrival { group: group.clone(), at, opened: Cell::new(None) }
+    }
+
     /// Returns whether the task has arrived through its daemon, whose answer opens the barrier.
     pub fn is_through_daemon(&self) -> bool {
         matches!(self.at, ArrivedAt::Daemon(_))
@@ -78,13 +85,13 @@ impl Task {
         let generation = arrival.generation;
         if arrival.last {
             self.release(group, generation);
-            return Ok(BarrierArrival { group: group.clone(), at: ArrivedAt::SharedMemory { generation, wait: None } });
+            return Ok(BarrierArrival::new(group, ArrivedAt::SharedMemory { generation, wait: None }));
         }
         let wait = self.begin_group_wait(state, instance, Some(generation));
         if arrival.short {
             self.report_too_few(state.id, size);
         }
-        Ok(BarrierArrival { group: group.clone(), at: ArrivedAt::SharedMemory { generation, wait: Some(wait) } })
+        Ok(BarrierArrival::new(group, ArrivedAt::SharedMemory { generation, wait: Some(wait) }))
     }
 
     /// Arrives through the daemon, which counts the arrivals of all hosts.
@@ -101,7 +108,7 @@ impl Task {
             (request, _) => request,
         };
         let ticket = self.begin(request).inspect_err(|_| self.end_release_wait(group))?;
-        Ok(BarrierArrival { group: group.clone(), at: ArrivedAt::Daemon(ticket) })
+        Ok(BarrierArrival::new(group, ArrivedAt::Daemon(ticket)))
     }
 
     /// Ends an arrival, whatever its result.
@@ -177,15 +184,32 @@ impl Task {
     #[inline]
     pub fn poll_barrier(&mut self, barrier: &BarrierArrival) -> Option<Result<(), Code>> {
         let state = &barrier.group.0;
-        let generation = match &barrier.at {
-            ArrivedAt::SharedMemory { generation, .. } => *generation,
-            ArrivedAt::Daemon(ticket) => return self.poll_daemon(state.id, ticket),
+        let outcome = match &barrier.at {
+            _ if barrier.opened.get().is_some() => Some(Ok(())),
+            ArrivedAt::SharedMemory { generation, .. } => match state.view.passed(*generation) {
+                Some(passed) => Some(passed.map_err(|_| state.loss())),
+                None => self.check_connected().err().map(Err),
+            },
+            ArrivedAt::Daemon(ticket) => self.poll_daemon(state.id, ticket),
         };
-        match state.view.passed(generation) {
-            Some(Ok(())) => Some(Ok(())),
-            Some(Err(_)) => Some(Err(state.loss())),
-            None => self.check_connected().err().map(Err),
-        }
+        if outcome == Some(Ok(())) && self.is_behind_gap(barrier) { None } else { outcome }
+    }
+
+    /// Returns whether messages of other hosts are missing that come before the opening of the barrier. A program that looks for
+    /// them after the barrier finds them.
+    #[inline]
+    fn is_behind_gap(&mut self, barrier: &BarrierArrival) -> bool {
+        let Some(member) = self.member.as_mut() else { return false };
+        let may_be = self.state.backlog.is_open() || member.endpoint.has_sent_to_us(member.tid.host().0);
+        may_be && self.take_in_gaps(barrier)
+    }
+
+    #[cold]
+    fn take_in_gaps(&mut self, barrier: &BarrierArrival) -> bool {
+        self.take_in_all();
+        let end = barrier.opened.get().unwrap_or_else(|| self.state.backlog.end());
+        barrier.opened.set(Some(end));
+        !self.state.backlog.is_released(end)
     }
 }
 

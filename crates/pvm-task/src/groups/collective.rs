@@ -352,7 +352,7 @@ impl Task {
     fn look_for_shares(&mut self, operation: &Collective) -> Result<(), Code> {
         self.take_in_shares();
         let left = |member: &GroupMember| !operation.is_there(*member);
-        let lacks = |member| self.state.store.find(&operation.filter(member)).is_none();
+        let lacks = |member| !self.state.has_taken_in(&operation.filter(member));
         if operation.others().filter(left).any(lacks) {
             self.give_up_shares(operation);
             return Err(operation.group.loss());

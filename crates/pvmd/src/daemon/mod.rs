@@ -481,7 +481,7 @@ impl Daemon {
                 self.drain(tid);
                 self.direct_links.end_links_of_task(tid);
             }
-            _ => self.take_from(tid),
+            _ => self.take_from_all(),
         }
         self.machine.handle_frame(self.now(), tid, frame);
     }

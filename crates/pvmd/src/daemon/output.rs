@@ -89,8 +89,6 @@ impl Daemon {
 
     /// Reads what a task has printed, as long as its collector keeps up.
     pub(super) fn read_output(&mut self, tid: Tid, stream: Stream) {
-        // What tasks have sent before is not overtaken by what is printed now.
-        self.take_from(tid);
         let mut budget = FrameBudget::new();
         while budget.take() {
             if collectors!(self).is_behind(tid, 1) {
@@ -140,8 +138,12 @@ impl Daemon {
             }
         };
         let count = self.processes.outputs.read(tid, stream, data);
+        if count == 0 {
+            return 0;
+        }
+        // What tasks have sent before is not overtaken by what was printed then.
+        self.take_from_all();
         match stream {
-            _ if count == 0 => {}
             Stream::Output => self.machine.handle_output(tid, &data[..count]),
             Stream::Errors => self.machine.handle_errors(tid, &data[..count]),
         }

@@ -223,8 +223,8 @@ impl Daemon {
     }
 
     /// Takes the messages that a task has sent to other hosts. To be called before the task's next frame is handled.
-    pub(super) fn take_from(&mut self, task: Tid) {
-        self.route.take_from(task, &context!(self));
+    pub(super) fn take_from_all(&mut self) {
+        self.route.take_from_all(&context!(self));
     }
 
     /// Takes all messages that an ending task has sent to other hosts.

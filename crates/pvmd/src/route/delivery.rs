@@ -140,7 +140,7 @@ impl Route {
         for ((tid, _), sent) in to.into_iter().zip(sent) {
             let message = Message::new(from, Tid(tid), header, payload);
             if !self.note_sent(&message, sent, may_keep, context) {
-                self.undelivered.push_back(Undelivered::Message(message));
+                self.keep(Undelivered::Message(message));
             }
         }
     }
@@ -158,8 +158,16 @@ impl Route {
 
     fn queue_or_keep(&mut self, entry: Undelivered, context: &mut dyn RouteContext) {
         if !self.undelivered.is_empty() || !self.queue(&entry, context) {
-            self.undelivered.push_back(entry);
+            self.keep(entry);
         }
+    }
+
+    /// Keeps an entry until there is memory; all later ones wait behind it.
+    fn keep(&mut self, entry: Undelivered) {
+        if let Undelivered::Message(Message { from, dst, .. }) = entry {
+            self.intake.arrivals.take(from, dst);
+        }
+        self.undelivered.push_back(entry);
     }
 
     /// Queues an entry to its receiver. Returns false if there is no memory.

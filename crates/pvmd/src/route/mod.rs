@@ -277,10 +277,10 @@ impl Route {
 
     // ----- tasks
 
-    /// Takes the messages that tasks have sent until now, so that they precede everything that the next frame of this task
-    /// causes: the task may know of messages of others.
-    pub fn take_from(&mut self, task: Tid, context: &dyn RouteContext) {
-        if self.endpoint.is_connected(task.0) {
+    /// Takes the messages that tasks have sent until now, so that they precede everything that a task causes in another way: it
+    /// may know of messages of others.
+    pub fn take_from_all(&mut self, context: &dyn RouteContext) {
+        if self.has_peers {
             let mut egress = Egress { egress_flows: &mut self.egress_flows, context };
             egress.egress_flows.flows.note_time(self.clock.now());
             self.is_due |= self.endpoint.poll_all_through(&mut egress) > 0;

@@ -467,7 +467,7 @@ fn all_that_a_task_has_queued_is_taken_before_what_it_says_is_heeded() {
     let (mut one, mut other) = two();
     let (mut a, mut b) = (one.task(1), other.task(1));
     (0..COUNT).for_each(|number| a.send(b.tid, number, b"before"));
-    one.route.take_from(a.tid, &one.context);
+    one.route.take_from_all(&one.context);
     assert!(one.route.egress_flows.flows.held_bytes() >= u64::from(COUNT) * MESSAGE_BYTES);
     a.send(b.tid, COUNT, b"after");
     settle([&mut one, &mut other], &mut [&mut a, &mut b]);

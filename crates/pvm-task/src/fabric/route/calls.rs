@@ -182,8 +182,12 @@ impl Member {
         for held in std::mem::take(&mut self.fabric.left_over) {
             count += state.take_held(&held, own);
         }
+        let draining = self.fabric.draining.as_ref().map(|draining| draining.peer);
         for link in &self.fabric.links {
-            count += state.take_held(&link.held, own);
+            let is_ordered = link.cause == LinkCause::Traffic && draining != Some(link.peer);
+            if !(is_ordered && state.backlog.is_open()) {
+                count += state.take_held(&link.held, own);
+            }
         }
         self.fabric.recycle(&mut state.store);
         self.switch_to_fabric();
