@@ -133,3 +133,52 @@ fn a_task_that_leaves_drops_what_waits() {
     assert_eq!(received(&mut task), []);
     assert!(task.state.store.get(1).is_err(), "the slot is free");
 }
+
+#[test]
+fn messages_of_the_daemon_are_no_repeats() {
+    let mut task = task();
+    task.state.handlers.expect_repeats(SENDERS[0], 1);
+    task.state.on_gap(OTHER_HOST, 1);
+    let envelope = Envelope { src: SENDERS[0], dst: 1, ctx: 0, tag: 1, wid: 0, enc: 0, format: 0 };
+    task.state.on_message_of_daemon(envelope, Vec::new());
+    arrives(&mut task.state, SENDERS[0], 2);
+    task.state.on_no_more(OTHER_HOST);
+    assert_eq!(received(&mut task), [1], "the message of the task itself was a repeat");
+}
+
+#[test]
+fn what_waited_at_some_time_is_released_at_a_later_one() {
+    let mut task = task();
+    let ends: Vec<u64> = (0..3)
+        .map(|_| {
+            task.state.on_gap(HOST, 1);
+            task.state.backlog.end()
+        })
+        .collect();
+    for (number, end) in ends.iter().enumerate() {
+        assert!(!task.state.backlog.is_released(*end));
+        arrives(&mut task.state, SENDERS[0], number as i32);
+        assert!(task.state.backlog.is_released(*end));
+    }
+    task.state.on_gap(HOST, 1);
+    let end = task.state.backlog.end();
+    task.state.clear_backlog();
+    assert!(task.state.backlog.is_released(end));
+}
+
+#[test]
+fn what_is_forgotten_leaves_the_gaps_where_they_are() {
+    let mut task = task();
+    task.state.on_gap(OTHER_HOST, 1);
+    arrives(&mut task.state, SENDERS[2], 1);
+    task.state.on_gap(HOST, 1);
+    arrives(&mut task.state, SENDERS[2], 2);
+    let slots: Vec<u32> = task.state.backlog.slots().collect();
+    assert!(task.state.has_taken_in(&Filter { src: ANY, tag: 1, ctx: 0 }));
+    task.state.backlog.forget(&slots[..1]);
+    task.state.store.free(slots[0] as i32 + 1);
+    assert!(!task.state.has_taken_in(&Filter { src: ANY, tag: 1, ctx: 0 }));
+    arrives(&mut task.state, SENDERS[0], 3);
+    arrives(&mut task.state, SENDERS[1], 4);
+    assert_eq!(received(&mut task), [4, 3, 2]);
+}

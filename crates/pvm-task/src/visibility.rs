@@ -210,6 +210,7 @@ impl Task {
     pub fn reveal_one(&mut self) -> Option<u32> {
         self.state.reveal_fmp();
         if self.state.store.queue.first_hidden().is_none() {
+            self.state.handlers.stop_queueing();
             self.take_in_some();
         }
         self.state.reveal_next()

@@ -58,6 +58,7 @@ const SHORT_FORM: &[&str] = &[
     "group_errors",
     "mcast",
     "notify",
+    "order_causes",
     "order_hosts",
     "order_senders",
     "output_raw",

@@ -108,6 +108,7 @@ mod tests {
                 task.probe_recent(false).and_then(|recent| recent.take(&mut [0; 10])).unwrap();
             }
         }
+        assert_eq!(task.poll_peer(B, &mut noting), 0);
         task.poll_all(&mut noting);
         assert_eq!(noting.0[2..], [(0x80000, 1), (3, 0)]);
     }

@@ -279,3 +279,24 @@ fn a_task_with_company_asks_for_no_link_and_one_whose_peer_has_some_asks_later()
     send(&mut side);
     assert_eq!(side.member().direct.open_requests, 1);
 }
+
+#[test]
+fn a_message_that_has_to_be_converted_is_not_overtaken_in_the_same_poll() {
+    const FOREIGN_DSIG: i32 = 0;
+    let mut both = linked();
+    let side = &mut both.0[1];
+    side.daemon.set_company(true);
+    let mut neighbour = side.daemon.introduce(TIDS[1], SECONDS[1]);
+    side.progress();
+    for (tag, format) in [(50, FOREIGN_DSIG), (51, OWN_DSIG)] {
+        let meta = [0, tag, 0, OWN_DSIG, format, 0].map(|word| word as u32);
+        let _ = neighbour.send_bytes(TIDS[1].0, meta, b"body").unwrap();
+    }
+    let filter = Filter { src: ANY, tag: ANY, ctx: 0 };
+    let (mut tags, deadline) = (Vec::new(), Instant::now() + Duration::from_secs(10));
+    while tags.len() < 2 {
+        assert!(Instant::now() < deadline, "{tags:?}");
+        tags.extend(side.task.try_precv(&filter, Kind::Byte, &mut [0; 4]).map(|delivered| delivered.tag));
+    }
+    assert_eq!(tags, [50, 51]);
+}
