@@ -71,6 +71,23 @@ impl HostArrivals {
         self.last_place
     }
 
+    /// Notes that the next message of a flow is not pending any more.
+    fn advance(&mut self, dst: Tid) {
+        let Some(flow) = self.flows.get_mut(&dst) else { return };
+        flow.begun.pop_front();
+        let Some(first) = flow.pending.front_mut() else { return };
+        first.count -= 1;
+        if first.count > 0 {
+            return;
+        }
+        let place = first.place;
+        flow.pending.pop_front();
+        // The list is short in a stream of messages.
+        if self.without_gap.back() == Some(&(place, dst)) {
+            self.without_gap.pop_back();
+        }
+    }
+
     /// Returns the next gap that is to be made before something with that place becomes visible.
     fn next_gap(&mut self, place: u64) -> Option<Gap> {
         while let Some((first, dst)) = self.without_gap.front().copied().filter(|(first, _)| *first < place) {
@@ -140,31 +157,18 @@ impl Arrivals {
 
     /// Notes that the next message of a flow waits for delivery, and that everything made visible from now on waits behind it.
     pub fn take(&mut self, from: Tid, dst: Tid) {
-        self.done(from, dst);
-        if let Some(flow) = self.hosts.get_mut(&from).and_then(|host| host.flows.get_mut(&dst)) {
-            flow.taken += 1;
+        if let Some(host) = self.hosts.get_mut(&from) {
+            host.advance(dst);
+            host.flows.entry(dst).or_default().taken += 1;
         }
     }
 
     /// Notes that the next message of a flow is delivered.
     pub(super) fn done(&mut self, from: Tid, dst: Tid) {
         let Some(host) = self.hosts.get_mut(&from) else { return };
-        let Some(flow) = host.flows.get_mut(&dst) else { return };
-        if flow.taken > 0 {
-            flow.taken -= 1;
-            return;
-        }
-        flow.begun.pop_front();
-        let Some(first) = flow.pending.front_mut() else { return };
-        first.count -= 1;
-        if first.count > 0 {
-            return;
-        }
-        let place = first.place;
-        flow.pending.pop_front();
-        // The list is short in a stream of messages.
-        if host.without_gap.back() == Some(&(place, dst)) {
-            host.without_gap.pop_back();
+        match host.flows.get_mut(&dst) {
+            Some(FlowArrivals { taken: taken @ 1.., .. }) => *taken -= 1,
+            _ => host.advance(dst),
         }
     }
 
