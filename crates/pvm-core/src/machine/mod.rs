@@ -8,6 +8,7 @@
 //! from modules that are listed before it (`cargo xtask lint` reads this list):
 //!
 //! * `group_page`, `action`, `limits`, `index`: types
+//! * `fences`: the order of frames on control links
 //! * `task_table`, `settings`, `load`, `host_table`, `roles`, `link_quality`, `links`, `pending_acks`, `open_requests`: tables
 //! * `event`, `core`, `outbox`: events, all tables together, and the functions that send
 //! * `tasks`: enrollment, introductions, death, exit statuses

@@ -58,7 +58,14 @@ struct DataLink {
 impl DataLink {
     /// Makes a link that is up.
     fn new(now: Time) -> DataLink {
-        DataLink { number: 0, state: State::Up, changed: now, attempts: 0, last_attempt: now, registered_deadline: None }
+        DataLink {
+            number: 0,
+            state: State::Up,
+            changed: now,
+            attempts: 0,
+            last_attempt: now,
+            registered_deadline: None,
+        }
     }
 
     /// Notes that the link is not up, or not any more.

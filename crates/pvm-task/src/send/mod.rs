@@ -7,13 +7,14 @@ use crate::receive::Envelope;
 use crate::requests::Purpose;
 use crate::types::{Source, Submit};
 use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_XDR, SM_FIRST, SM_STTASK};
-use pvm_core::flows::{LIST, LISTED};
 use pvm_core::machine::limits::DAEMON_MESSAGE_BYTES_MAX;
 use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_fmp::{
     Block, Endpoint, FAR, INLINE_BYTES_MAX, Meta, SendError, Sent, SharedBody, WELL_KNOWN_HEADERS, count_copy,
 };
+
+mod multicast;
 
 /// The tid and tag by which a program's send addresses the collector of trace events.
 const TRACE_DESTINATION: (i32, i32) = (-1111, -2222);
@@ -87,63 +88,6 @@ impl Outgoing<'_> {
             Outgoing::Short(bytes) => Some(SharedBody::Bytes(bytes)),
         }
     }
-
-    /// Puts the body into the queues to tasks of this host and, for tasks of other hosts, to the daemon: all of these see it at
-    /// the same instant. So nobody can answer before all others have it, in the order of the hosts. If several are `far`, a
-    /// message to the daemon precedes the body, with their tids and, in place of a tag, how the body reaches their hosts.
-    fn send_to_all(
-        &self,
-        member: &mut Member,
-        (local, far): (&[Tid], &[Tid]),
-        meta: Meta,
-        mcast_route: i32,
-    ) -> Result<(), Code> {
-        let mut to: Vec<(u32, Meta)> = local.iter().map(|tid| (tid.0, meta)).collect();
-        let mut result = Ok(());
-        if let [first, others @ ..] = far {
-            let (daemon, mut meta) = (to_daemon(member), meta);
-            meta[FAR] = if others.is_empty() { first.0 } else { LISTED };
-            match if others.is_empty() { Ok(()) } else { list_receivers(member, far, &meta, mcast_route) } {
-                Ok(()) => to.push((daemon.0, meta)),
-                Err(code) => result = Err(code),
-            }
-            member.note_relayed(self.as_body().len());
-        }
-        match (&to[..], self.as_shared()) {
-            ([_, _, ..], Some(shared)) => {
-                let sent = member.endpoint.send_to_all(&to, shared);
-                for ((tid, _), sent) in to.iter().zip(sent) {
-                    result = member.finish_send(Tid(*tid), sent).and(result);
-                }
-            }
-            _ => {
-                for (tid, meta) in to {
-                    result = self.send(member, Tid(tid), meta).and(result);
-                }
-            }
-        }
-        result
-    }
-}
-
-/// Tells the daemon to which tasks of other hosts the next message goes.
-fn list_receivers(member: &mut Member, far: &[Tid], meta: &Meta, mcast_route: i32) -> Result<(), Code> {
-    let list: Vec<u8> = far.iter().flat_map(|tid| tid.0.to_ne_bytes()).collect();
-    let [ctx, _, wid, enc, format, _] = *meta;
-    let daemon = to_daemon(member);
-    let sent = member.endpoint.send_bytes(daemon.0, [ctx, mcast_route as u32, wid, enc, format, LIST], &list);
-    member.finish_send(daemon, sent)
-}
-
-/// The receivers of a multicast, by the way to them.
-#[derive(Default)]
-struct Receivers {
-    /// Tasks of this host.
-    local: Vec<Tid>,
-    /// Tasks of other hosts, to which the daemons bring the message.
-    far: Vec<Tid>,
-    /// Tasks with a direct link.
-    linked: Vec<Tid>,
 }
 
 /// Returns the daemon's tid as a peer in shared memory.
@@ -170,26 +114,6 @@ impl Member {
     /// Notes that the daemon relays a message of `bytes` bytes.
     fn note_relayed(&mut self, bytes: usize) {
         self.relay_pending |= bytes >= RELAYED_BYTES_MIN;
-    }
-
-    /// Returns the ways to the receivers of a multicast, `None` while the daemon introduces one of them, and the result for those
-    /// that cannot be reached.
-    fn ways_to(&mut self, tids: &[Tid]) -> (Option<Receivers>, Result<Submit, Code>) {
-        let (mut to, mut is_complete, mut result) = (Receivers::default(), true, Ok(Submit::Done));
-        // A task of another host must not get it by the daemons while one beside it gets it on a link.
-        tids.iter().for_each(|tid| self.leave_links_for(*tid));
-        for tid in tids {
-            match self.route(*tid) {
-                Ok(Route::Shared) => to.local.push(*tid),
-                Ok(Route::Default) => to.far.push(*tid),
-                Ok(Route::Direct) => to.linked.push(*tid),
-                Ok(Route::Introducing) => is_complete = false,
-                // The caller itself is skipped, as in PVM 3.4, and so are tasks that do not exist.
-                Ok(Route::Loopback | Route::Daemon | Route::Gone) => {}
-                Err(code) => result = Err(code),
-            }
-        }
-        (is_complete.then_some(to), result)
     }
 
     /// Starts an introduction to a peer that will be needed, unless the peer is connected or cannot be connected.
@@ -388,54 +312,6 @@ impl Task {
             self.update_route(to, bytes);
         }
         Ok(Submit::Done)
-    }
-
-    /// `pvm_mcast` of the active send buffer.
-    pub fn multicast(&mut self, to: &[i32], tag: i32) -> Result<Submit, Code> {
-        let mut receivers: Vec<Tid> = to.iter().map(|tid| Tid(*tid as u32)).collect();
-        let reserved = self.state.settings.reserved != 0;
-        if (tag < 0 && !reserved) || !receivers.iter().all(|tid| tid.is_task()) {
-            return Err(Code::BadParam);
-        }
-        let (context, mcast_route) = (self.state.context, self.state.settings.mcast_route);
-        let message = self.state.store.sending()?;
-        message.check_length()?;
-        let member = self.member.as_mut().ok_or(Code::SysErr)?;
-        receivers.sort_unstable();
-        receivers.dedup();
-        // If the send to one receiver fails, the other receivers still get the message, but the result is the failure.
-        let (to, mut result) = member.ways_to(&receivers);
-        let Some(Receivers { local, mut far, mut linked }) = to else { return Ok(Submit::Again) };
-        (message.ctx, message.tag) = (context, tag);
-        let meta = message.meta();
-        let copies = local.len() + linked.len() + usize::from(!far.is_empty());
-        if let ([only], 1) = (&local[..], copies) {
-            if let Some(sent) = message.send_in_cell(member, *only, &meta) {
-                self.collect_returned_blocks();
-                return sent.and(result);
-            }
-        }
-        let body = message.outgoing(&mut member.endpoint, copies)?;
-        // A program may have named a way of the daemons.
-        if mcast_route == 0 && member.multicasts_on_links(&linked, &far, body.as_body().len()) {
-            far.iter().for_each(|tid| member.direct.count_by_default_route(*tid));
-        } else if linked.len() > 1 {
-            let left;
-            (left, linked) = linked.into_iter().partition(|tid| member.direct.leave(*tid));
-            far.extend::<Vec<Tid>>(left);
-            far.sort_unstable();
-        }
-        let mut note = |sent: Result<(), Code>| {
-            if let Err(code) = sent {
-                result = Err(code);
-            }
-        };
-        note(body.send_to_all(member, (&local, &far), meta, mcast_route));
-        for tid in member.multicast_on_links(&linked, meta, body.as_body(), &mut note) {
-            note(body.send_to_all(member, (&[], &[tid]), meta, mcast_route));
-        }
-        self.collect_returned_blocks();
-        result
     }
 
     /// `pvm_psend`.
