@@ -48,6 +48,17 @@ impl Clock {
         Some(now)
     }
 
+    /// Returns a stamp that is later than all that were taken, and not earlier than those that were given, but whose time may be
+    /// long ago. It does for the messages of a reader's only peer, and saves the time that it takes to read the time.
+    #[inline(always)]
+    pub fn next_without_time(&self) -> u64 {
+        let latest = self.latest.get();
+        // A stamp that was given has no fields.
+        let next = latest.wrapping_add(FIELDS) & !FIELDS;
+        self.latest.set(next);
+        next
+    }
+
     /// Returns a stamp that is also later than all that were given.
     pub fn next_later(&self) -> u64 {
         self.latest.set(self.latest.get() | FIELDS);

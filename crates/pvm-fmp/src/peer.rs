@@ -10,7 +10,7 @@ use crate::queue::{
     Damaged, Entry, Kind, Reader, SHORT_HALF_SLOTS, SLOT_BYTES, Slot, Writer, half_slots_for, is_there,
 };
 use crate::segment::{PEERS_MAX, PeerRecord};
-use crate::sync::{AtomicU32, Ordering, ReadOnlyLoad};
+use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{Immediate, Meta, NoMemory};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -47,8 +47,8 @@ pub(crate) struct Peer {
     pub saved_records: usize,
     /// Where the host's port table has the number of the last message of the daemon to the peer (the endpoint keeps the
     /// table mapped), and the number that this task has told the peer last.
-    pub last_message: NonNull<AtomicU32>,
-    pub after_frame: u32,
+    pub last_message: NonNull<AtomicU64>,
+    pub after_frame: u64,
     pub out: Option<Outbound>,
     pub inbound: Option<Inbound>,
     /// How many more times this task may wait in vain until the peer has committed a multicast.
@@ -148,7 +148,7 @@ impl Peer {
 
     /// Returns the number of the last message of the daemon to the peer.
     #[inline(always)]
-    pub fn last_message(&self) -> u32 {
+    pub fn last_message(&self) -> u64 {
         // SAFETY: points into the port table, which the endpoint keeps mapped, or to a static.
         unsafe { self.last_message.as_ref() }.load_relaxed()
     }
@@ -301,11 +301,12 @@ impl Peer {
         }
     }
 
-    /// Queues an immediate message of the given time if the queue has room. Returns whether it did.
+    /// Queues an immediate message if the queue has room, and the clock is behind the time. Returns whether it did.
     #[inline(always)]
-    pub fn push_immediate(&mut self, time: u64, immediate: &Immediate) -> bool {
+    pub fn push_immediate(&mut self, immediate: &Immediate) -> bool {
         match &mut self.out {
             Some(out) if out.has_room(1) => {
+                let Some(time) = out.writer.time() else { return false };
                 out.writer.put(out.ring.slots(), time, immediate);
                 true
             }
@@ -388,8 +389,7 @@ impl OwnRing {
 /// The queue to a peer.
 pub(crate) struct Outbound {
     ring: OwnRing,
-    writer: Writer,
-    clock: Clock,
+    pub writer: Writer,
     /// Half-slots written to all earlier rings.
     base: u64,
     /// Half-slots that the peer has read, over all rings, as last seen.
@@ -407,8 +407,8 @@ impl Outbound {
         ours.ring_shift.store(ring.shift, Ordering::Relaxed);
         // Pair `ring made`: whoever sees the ring sees it cleared, and its length.
         ours.ring.store(ring.block.offset(), Ordering::Release);
-        let writer = Writer::new(RING_SHIFT_MIN, clock.clone());
-        let mut out = Outbound { ring, writer, clock, base: 0, consumed: 0, end: 0, earlier: VecDeque::new() };
+        let writer = Writer::new(RING_SHIFT_MIN, clock);
+        let mut out = Outbound { ring, writer, base: 0, consumed: 0, end: 0, earlier: VecDeque::new() };
         out.note_consumed(0);
         Ok(out)
     }
@@ -447,7 +447,7 @@ impl Outbound {
         body[8..].copy_from_slice(&u64::from(shift).to_ne_bytes());
         self.writer.write_continuation(self.ring.slots(), &body);
         self.base = self.written();
-        self.writer = Writer::new(shift, self.clock.clone());
+        self.writer = self.writer.for_ring(shift);
         let full = std::mem::replace(&mut self.ring, next);
         self.earlier.push_back((full, self.base));
         self.note_consumed(self.consumed);

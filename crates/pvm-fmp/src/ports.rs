@@ -19,9 +19,10 @@ struct Table {
     cores: AtomicU32,
     tasks: Apart<Tasks>,
     entries: Apart<[Entry; SLOTS]>,
-    /// By slot: the number of the last frame to the task that was a message of the daemon; 0 for none. They lie apart from the
-    /// entries, which change with every frame: each send reads one of them.
-    last_messages: Apart<[AtomicU32; SLOTS]>,
+    /// By slot: the number of the last frame to the task that was a message of the daemon, or introduced a peer; 0 for none. With
+    /// [`ONLY`] if it was the only one. They lie apart from the entries, which change with every frame: each send reads one of
+    /// them.
+    last_messages: Apart<[AtomicU64; SLOTS]>,
     /// What tasks should know about multicasts (`pvm_core::flows::multicast::Advice`). The daemon of an earlier version leaves it at
     /// 0: nothing is known.
     advice: Apart<[AtomicU64; ADVICE_WORDS]>,
@@ -45,6 +46,9 @@ struct Entry {
     frames: AtomicU32,
 }
 
+/// Marks the number of a frame if the task has been sent no other frame of this kind: it has one peer at most.
+pub(crate) const ONLY: u64 = 1 << 32;
+
 /// The number of words about multicasts.
 pub const ADVICE_WORDS: usize = 16;
 
@@ -64,7 +68,7 @@ impl Mapped {
     fn entry(&self, tid: u32) -> &Entry {
         &self.table().entries.0[tid as usize % SLOTS]
     }
-    fn last_message(&self, tid: u32) -> &AtomicU32 {
+    fn last_message(&self, tid: u32) -> &AtomicU64 {
         &self.table().last_messages.0[tid as usize % SLOTS]
     }
 }
@@ -124,8 +128,11 @@ impl PortTable {
     /// Notes that a message of the daemon to the task will be sent when this many further frames have been, and itself.
     pub fn message_queued(&self, tid: u32, frames_to_come: u32) {
         let number = self.mapped.entry(tid).frames.load(Ordering::Relaxed).wrapping_add(frames_to_come);
+        let (word, only) = (self.mapped.last_message(tid), u64::from(number) | ONLY);
+        let before = word.load(Ordering::Relaxed);
+        let is_only = before == 0 || before == only;
         // A receiver that learns the number from a sender's queue waits for the frame itself, whatever it sees here.
-        self.mapped.last_message(tid).store(number, Ordering::Relaxed);
+        word.store(if is_only { only } else { u64::from(number) }, Ordering::Relaxed);
     }
     /// Tells the tasks of this host about multicasts.
     pub fn set_advice(&self, words: [u64; ADVICE_WORDS]) {
@@ -178,9 +185,9 @@ impl PortView {
         self.0.entry(tid).frames.load_acquire()
     }
     /// Returns where the number of the last frame to that task stands that was a message of the daemon. The number is 0 if
-    /// there was none; without a table it stays 0.
-    pub(crate) fn last_message(ports: Option<&PortView>, tid: u32) -> &AtomicU32 {
-        static NONE: AtomicU32 = AtomicU32::new(0);
+    /// there was none; without a table it stays 0. With [`ONLY`] if it was the only one.
+    pub(crate) fn last_message(ports: Option<&PortView>, tid: u32) -> &AtomicU64 {
+        static NONE: AtomicU64 = AtomicU64::new(0);
         ports.map_or(&NONE, |ports| ports.0.last_message(tid))
     }
     /// Returns a word of what tasks should know about multicasts.
@@ -222,9 +229,11 @@ mod tests {
         assert_eq!((view.frames(0x40001), last_message()), (1, 0));
         table.message_sent(0x40001);
         table.frame_sent(0x40001);
-        assert_eq!((view.frames(0x40001), last_message()), (3, 2));
+        assert_eq!((view.frames(0x40001), last_message()), (3, 2 | ONLY));
         table.message_queued(0x40001, 5);
         assert_eq!((view.frames(0x40001), last_message()), (3, 8));
+        table.message_queued(0x40001, 5);
+        assert_eq!(last_message(), 8);
         table.set_tasks(3, 3);
         assert!(view.crowded() && view.may_be_crowded());
         table.set_tasks(3, 2);
@@ -241,6 +250,11 @@ mod tests {
         assert!(!view.alive(0x40001));
         table.set(0x40001);
         assert_eq!((view.frames(0x40001), last_message()), (0, 0));
+        // A frame that is announced first.
+        table.message_queued(0x40001, 1);
+        assert_eq!(last_message(), 1 | ONLY);
+        table.message_sent(0x40001);
+        assert_eq!(last_message(), 1 | ONLY);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use super::{Endpoint, Step};
 use crate::arrival::Sink;
+use crate::ports::ONLY;
 use crate::queue::Kind;
 use crate::{NoMemory, SendError};
 
@@ -97,10 +98,13 @@ impl Endpoint {
         let peer = self.peers[index].as_mut().expect("connected");
         let frame = peer.last_message();
         let mut words = [0u8; 24];
-        words[..8].copy_from_slice(&u64::from(frame).to_ne_bytes());
+        words[..8].copy_from_slice(&(frame & !ONLY).to_ne_bytes());
         let queued = peer.push(self.tid, &self.heap, Kind::AfterFrame, &[0; 6], &words);
         queued.map_err(|NoMemory| SendError::NoMemory)?;
         peer.after_frame = frame;
+        if let Some(out) = &mut peer.out {
+            out.writer.set_alone(frame & ONLY != 0);
+        }
         Ok(())
     }
 }

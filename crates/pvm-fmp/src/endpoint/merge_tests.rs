@@ -66,6 +66,23 @@ fn messages_of_several_senders_are_taken_in_the_order_of_sending() {
     }
 }
 
+/// The only peer of a receiver does not read the time for short messages.
+#[test]
+fn the_time_counts_from_the_introduction_of_a_second_peer_on() {
+    let (host, mut to, mut from) = host(2);
+    let mut send_short = |sender: usize, number: usize| {
+        if from[sender].send_in_queue(TO, &[number as u32; 6], &[1; 8]).is_none() {
+            send(&mut from[sender], number, 8);
+        }
+    };
+    host.table.message_sent(TO);
+    (0..4).for_each(|number| send_short(0, number));
+    // The receiver takes in nothing meanwhile, not even the introduction.
+    host.table.message_sent(TO);
+    (4..12).for_each(|number| send_short(number % 2, number));
+    assert_eq!(arrived(&mut to), (0..12).collect::<Vec<_>>());
+}
+
 #[test]
 fn an_answer_to_a_message_comes_after_it_whatever_the_clocks_show() {
     let (_host, mut to, mut from) = host(2);

@@ -379,7 +379,7 @@ impl Endpoint {
             Kind::Gap | Kind::NoMore => gaps::take(peer.tid, entry, sink),
             Kind::AfterFrame => {
                 let last = PortView::last_message(self.ports.as_ref(), self.tid).load_relaxed();
-                self.frame_order.step(words_of(entry)[0] as u32, last)
+                self.frame_order.step(words_of(entry)[0] as u32, last as u32)
             }
             Kind::CopyTime => {
                 let [word, ..] = words_of(entry);

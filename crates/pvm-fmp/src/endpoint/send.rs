@@ -60,7 +60,7 @@ impl Endpoint {
     pub fn send_immediate(&mut self, to: u32, immediate: &Immediate) -> Option<bool> {
         let index = self.index_of(to)?;
         let peer = self.peers[index].as_mut().filter(|peer| !crate::is_daemon(to) && peer.is_in_order())?;
-        if !peer.push_immediate(self.clock.next_by_time()?, immediate) {
+        if !peer.push_immediate(immediate) {
             return None;
         }
         self.uncollected += SEND_BYTES;

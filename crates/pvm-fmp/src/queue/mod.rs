@@ -109,12 +109,27 @@ fn well_known_number(meta: &Meta) -> Option<usize> {
 pub struct Writer {
     position: Position,
     clock: Clock,
+    /// Whether the reader has no other peer.
+    is_alone: bool,
 }
 
 impl Writer {
     /// Starts at the first slot of a cleared ring of `2^shift` slots.
     pub fn new(shift: u32, clock: Clock) -> Writer {
-        Writer { position: Position::start(shift), clock }
+        Writer { position: Position::start(shift), clock, is_alone: false }
+    }
+    /// Returns a writer of the same entries for another cleared ring.
+    pub fn for_ring(&self, shift: u32) -> Writer {
+        Writer { position: Position::start(shift), clock: self.clock.clone(), ..*self }
+    }
+    /// Notes whether the reader has no other peer, so that the time of what this one sends does not matter.
+    pub fn set_alone(&mut self, is_alone: bool) {
+        self.is_alone = is_alone;
+    }
+    /// Returns the stamp of the next short message, unless the latest stamp is later than the time.
+    #[inline(always)]
+    pub fn time(&self) -> Option<u64> {
+        if self.is_alone { Some(self.clock.next_without_time()) } else { self.clock.next_by_time() }
     }
     /// Returns how many half-slots have been written.
     pub fn position(&self) -> u64 {
@@ -161,7 +176,7 @@ impl Writer {
         if self.write_immediate(ring, meta, body) {
             return;
         }
-        let time = self.clock.next();
+        let time = self.time().unwrap_or_else(|| self.clock.next());
         self.skip(ring);
         self.publish(ring, time | fields(body.len(), Kind::Message as u8), meta, body);
         self.position.advance(2, ring);
@@ -176,7 +191,7 @@ impl Writer {
         let immediate =
             well_known_number(meta).and_then(|well_known| Immediate::new([meta[0], meta[1]], well_known, body));
         match immediate {
-            Some(immediate) => self.put(ring, self.clock.next(), &immediate),
+            Some(immediate) => self.put(ring, self.time().unwrap_or_else(|| self.clock.next()), &immediate),
             None => return false,
         }
         true
