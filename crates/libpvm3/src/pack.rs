@@ -63,11 +63,12 @@ packers! {
     pvm_pkdcplx Pkdcplx pvm_upkdcplx Upkdcplx c_double, Dcplx;
 }
 
-/// Checks a count of items. The pointer may be null if there are no items.
+/// Checks a count of items: they fit in memory. The pointer may be null if there are no items.
 #[inline(always)]
-fn checked_count(items: *const u8, count: c_int) -> Result<usize, Code> {
+fn checked_count(items: *const u8, count: c_int, kind: Kind) -> Result<usize, Code> {
     match usize::try_from(count) {
-        Ok(count) if count == 0 || !items.is_null() => Ok(count),
+        Ok(0) => Ok(0),
+        Ok(count) if !items.is_null() && count.checked_mul(kind.size()).is_some() => Ok(count),
         _ => Err(Code::BadParam),
     }
 }
@@ -78,7 +79,7 @@ fn checked_count(items: *const u8, count: c_int) -> Result<usize, Code> {
 /// `items` points to the items, and they do not change during the call (with in-place encoding: until after the send).
 #[inline(always)]
 unsafe fn pack(guard: &mut Guard, kind: Kind, items: *const u8, count: c_int, stride: c_int) -> Outcome {
-    let count = checked_count(items, count)?;
+    let count = checked_count(items, count, kind)?;
     if stride != 1 {
         // SAFETY: as promised by the caller.
         return unsafe { pack_strided(guard, kind, items, count, stride) };
@@ -164,7 +165,7 @@ unsafe fn gather<const SIZE: usize>(items: *const u8, first: usize, stride: c_in
 /// There is room for the items, and nothing else uses this room during the call.
 #[inline(always)]
 unsafe fn unpack(guard: &mut Guard, kind: Kind, items: *mut u8, count: c_int, stride: c_int) -> Outcome {
-    let count = checked_count(items, count)?;
+    let count = checked_count(items, count, kind)?;
     if stride != 1 {
         // SAFETY: as promised by the caller.
         return unsafe { unpack_strided(guard, kind, items, count, stride) };

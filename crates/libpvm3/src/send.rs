@@ -121,7 +121,7 @@ pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int)
 pub fn bytes_of(count: c_int, data_type: c_int) -> Result<usize, Code> {
     const STRING: c_int = 0;
     match Kind::from_number(data_type) {
-        Some(kind) => Ok(usize::try_from(count).unwrap_or(0) * kind.size()),
+        Some(kind) => usize::try_from(count).unwrap_or(0).checked_mul(kind.size()).ok_or(Code::BadParam),
         None if data_type == STRING => Err(Code::NotImpl),
         None => Err(Code::BadParam),
     }

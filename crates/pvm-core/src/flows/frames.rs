@@ -6,6 +6,7 @@ use super::multicast::{Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DI
 use super::pacing::is_paced;
 use super::{CHUNK_BYTES_MAX, Credit, DataFrame};
 use crate::tid::{SLOT_MASK, Tid};
+use std::ops::Range;
 
 /// An in-band frame of a daemon.
 ///
@@ -350,7 +351,13 @@ fn read_report(
     let end = REPORT_BYTES + rest;
     let Some(list) = bytes.get(REPORT_BYTES..end) else { return Ok(None) };
     let mut list = Words(list);
-    let missing = (0..count).map(|_| list.word()..list.word()).collect();
+    let missing: Vec<Range<u32>> = (0..count).map(|_| list.word()..list.word()).collect();
+    // Ranges that overlap would cost their sum: 512 times all parts of a body.
+    let ascend = missing.iter().all(|range| range.start < range.end)
+        && missing.windows(2).all(|ranges| ranges[0].end <= ranges[1].start);
+    if !ascend {
+        return Err(ProtocolViolation);
+    }
     Ok(Some((FrameHeader::Request { key, request: BodyRequest::Report { round, missing } }, end)))
 }
 
