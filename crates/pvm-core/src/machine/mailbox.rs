@@ -198,10 +198,7 @@ impl Mailboxes {
         if name.is_empty() || flags < 0 {
             return Err(Code::BadParam);
         }
-        let mut index = flags >> MBOX_DIRECT_INDEX_SHIFT;
-        if self.bytes + ENTRY_BYTES + name.len() + message.body.len() > self.bytes_max {
-            return Err(Code::NoMem);
-        }
+        let (mut index, mut replaced) = (flags >> MBOX_DIRECT_INDEX_SHIFT, 0);
         let class = self.numbers.get(name).and_then(|number| self.classes.get_mut(number));
         if let Some(class) = class {
             if flags & MBOX_MULTI_INSTANCE != 0 {
@@ -209,11 +206,18 @@ impl Mailboxes {
                 if index >= INDEX_MAX {
                     return Err(Code::OutOfRes);
                 }
-            } else if class.entries.get(&index).is_some_and(|old| !old.yields_to(owner)) {
-                return Err(Code::Denied);
+            } else if let Some(old) = class.entries.get(&index) {
+                if !old.yields_to(owner) {
+                    return Err(Code::Denied);
+                }
+                replaced = cost(name, old);
             }
         }
-        self.insert(name, index, Entry { owner, flags, message });
+        let entry = Entry { owner, flags, message };
+        if self.bytes - replaced + cost(name, &entry) > self.bytes_max {
+            return Err(Code::NoMem);
+        }
+        self.insert(name, index, entry);
         Ok(index)
     }
 

@@ -159,3 +159,16 @@ fn the_size_of_all_mailboxes_is_limited() {
     boxes.forget(ONE);
     assert_eq!((boxes.bytes, boxes.is_idle()), (0, true));
 }
+
+#[test]
+fn an_entry_makes_room_for_the_one_that_replaces_it() {
+    let mut boxes = Mailboxes::new(BYTES_MAX);
+    let long = |bytes: usize| Message::new(ONE, Tid::DAEMON, 0, 1, ByteBuf::from(vec![0; bytes]));
+    assert_eq!(boxes.put(ONE, b"x", 0, long(BYTES_MAX / 2)), Ok(0));
+    for bytes in [BYTES_MAX * 3 / 4, BYTES_MAX / 2] {
+        assert_eq!(boxes.put(ONE, b"x", 0, long(bytes)), Ok(0));
+    }
+    assert_eq!(boxes.put(ONE, b"y", 0, long(BYTES_MAX / 2)), Err(Code::NoMem));
+    assert_eq!(boxes.put(ONE, b"x", 0, long(BYTES_MAX)), Err(Code::NoMem));
+    assert_eq!(boxes.get(ONE, b"x", 0, 0).unwrap().body.len(), BYTES_MAX / 2);
+}
