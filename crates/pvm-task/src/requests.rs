@@ -42,10 +42,14 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Returns the number for the next request.
+    /// Returns the number for the next request: none that is pending, though the numbers wrap.
     pub fn next_number(&mut self) -> u32 {
-        self.last_number = self.last_number.wrapping_add(1);
-        self.last_number
+        loop {
+            self.last_number = self.last_number.wrapping_add(1);
+            if self.position(self.last_number).is_none() {
+                return self.last_number;
+            }
+        }
     }
 
     /// Adds a request that has been sent with this number.

@@ -29,6 +29,16 @@ fn each_caller_gets_its_own_reply_once() {
 }
 
 #[test]
+fn a_pending_number_is_not_given_again_when_the_numbers_wrap() {
+    let mut requests = Requests::default();
+    let [one, two] = [(); 2].map(|()| add(&mut requests, Purpose::Caller));
+    requests.last_number = u32::MAX - 1;
+    let later = [(); 3].map(|()| add(&mut requests, Purpose::Caller));
+    assert_eq!(later, [u32::MAX, 0, two + 1]);
+    assert_eq!((one, two), (1, 2));
+}
+
+#[test]
 fn unknown_and_second_replies_are_ignored() {
     let mut requests = Requests::default();
     let number = add(&mut requests, Purpose::Caller);
