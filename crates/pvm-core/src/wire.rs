@@ -287,10 +287,10 @@ pub enum Frame {
 
 impl Frame {
     /// Returns whether the frame, on a control link, comes after what its host has sent before in flows. Others are about
-    /// the links themselves: a link must not wait for another one.
+    /// the links themselves: a link must not wait for another one. No task can see the log.
     pub fn is_ordered(&self) -> bool {
-        use Frame::{Beat, DataCall, DataLost, PleaseConnect, Suspect};
-        !matches!(self, Beat | Suspect(_) | PleaseConnect { .. } | DataLost { .. } | DataCall { .. })
+        use Frame::{Beat, DataCall, DataLost, Log, PleaseConnect, Suspect};
+        !matches!(self, Beat | Suspect(_) | PleaseConnect { .. } | DataLost { .. } | DataCall { .. } | Log { .. })
     }
 }
 

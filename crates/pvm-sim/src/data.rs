@@ -303,6 +303,10 @@ impl World {
         if self.links[link].data.is_established {
             self.push_item(link, 1 - end, Kind::Data, Item::Greeting(position));
             self.plan_channel(link, end, Kind::Data);
+        } else {
+            // It broke before this end knew of it.
+            let late = self.prng.span(0, 50 * MILLISECOND);
+            self.queue.push(self.now + late, Event::DataEnded { link, end, connection });
         }
         self.nodes[node].machine.handle_data_up(now, host);
     }

@@ -15,8 +15,11 @@ impl World {
     /// Executes the actions that a daemon's rules request, until there are no more.
     pub fn run_node(&mut self, node: NodeId) {
         while self.nodes[node].state == NodeState::Running {
-            let Some(action) = self.nodes[node].machine.poll_action() else { break };
-            self.act(node, action);
+            match self.nodes[node].machine.poll_action() {
+                Some(action) => self.act(node, action),
+                None if self.nodes[node].machine.handle_unfenced() => {}
+                None => break,
+            }
         }
         if self.nodes[node].state == NodeState::Running {
             self.return_credit(node);

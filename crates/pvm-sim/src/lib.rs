@@ -99,7 +99,7 @@ mod tests {
         // Both hosts are idle but for five beats in the silence limit. Rarely the losses break their link, although no
         // packet of the master to the faulty host is lost.
         let scenario = of_three_one_loses_frames("lossy h2 2.2 200\n12 quiet");
-        for (seed, undecidable) in (0..9).map(|seed| (seed, 0)).chain([(1107, 1)]) {
+        for (seed, undecidable) in (0..9).map(|seed| (seed, 0)).chain([(707, 1)]) {
             let outcome = run(seed, &scenario);
             assert_eq!((outcome.violation, outcome.undecidable), (None, undecidable), "seed {seed}");
         }

@@ -3,47 +3,56 @@
 //! A frame on the control link may be the effect of messages in the flows of its host: a task sends a message, and then
 //! puts an entry into a mailbox, arrives at a barrier, or sends a signal. So before such a frame the sender's daemon puts
 //! a **fence** on both links ([`Frame::Fence`]) if anything was queued for that host since the last one. What is behind a
-//! fence on the control link waits until the same fence has come in band.
-use crate::flows::ProtocolViolation;
+//! fence on the control link waits until the same fence has come in band, but for a silence limit at most: the rules of the
+//! machine go on if the data do not.
+use super::settings::Time;
 use crate::wire::{self, Frame};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// The frames of one host that wait behind a fence.
 ///
 /// * Filled by: each other host, while its data link is broken or slow
-/// * Setting: none, a living host's data link is remade or the host is lost
-/// * Reached: the link to the host is closed, and the host is lost
-/// * Test: `frames_behind_a_fence_are_limited`
-pub const FENCED_BYTES_MAX: usize = 256 << 20;
+/// * Setting: none, the limit has no visible effect but the order
+/// * Reached: the frames are handled; they may come before messages that were sent before them
+/// * Test: `frames_that_wait_too_long_or_are_too_many_go_on`
+pub const FENCED_BYTES_MAX: usize = 32 << 20;
 
 /// The fences of one host, and the frames behind them.
 #[derive(Default)]
 pub(super) struct Fences {
-    /// How many fences have come in band, and not yet on the control link.
-    ahead: u64,
+    /// How many fences more have come in band than on the control link. It is negative if some were given up.
+    ahead: i64,
     /// The first one is a fence.
     waiting: VecDeque<Frame>,
     waiting_bytes: usize,
+    /// Since when the first one waits.
+    since: Time,
 }
 
 impl Fences {
     /// Takes a frame of the control link. Returns it if nothing precedes it.
-    ///
-    /// # Errors
-    ///
-    /// The host has sent too much behind a fence.
-    pub fn take(&mut self, frame: Frame) -> Result<Option<Frame>, ProtocolViolation> {
+    pub fn take(&mut self, now: Time, frame: Frame) -> Option<Frame> {
         if self.waiting.is_empty() || !frame.is_ordered() {
             match frame {
                 Frame::Fence if self.ahead > 0 => self.ahead -= 1,
-                Frame::Fence => self.waiting.push_back(frame),
-                _ => return Ok(Some(frame)),
+                Frame::Fence => (self.since, self.waiting_bytes) = (now, self.push(frame)),
+                _ => return Some(frame),
             }
-            return Ok(None);
+            return None;
         }
-        self.waiting_bytes += wire::encode(&frame).len();
+        self.waiting_bytes += self.push(frame);
+        if self.waiting_bytes > FENCED_BYTES_MAX {
+            self.give_up();
+        }
+        None
+    }
+
+    /// Adds a waiting frame. Returns how much memory it takes.
+    fn push(&mut self, frame: Frame) -> usize {
+        let bytes = size_of::<Frame>() + wire::encode(&frame).len();
         self.waiting.push_back(frame);
-        if self.waiting_bytes > FENCED_BYTES_MAX { Err(ProtocolViolation) } else { Ok(None) }
+        bytes
     }
 
     /// Notes that a fence has come in band.
@@ -51,17 +60,33 @@ impl Fences {
         self.ahead += 1;
     }
 
+    /// Lets all frames that wait go on.
+    pub fn give_up(&mut self) {
+        let before = self.waiting.len();
+        self.waiting.retain(|frame| *frame != Frame::Fence);
+        self.ahead -= (before - self.waiting.len()) as i64;
+    }
+
+    /// Gives up the fences that have waited for that long. Returns whether there were any.
+    pub fn expire(&mut self, now: Time, patience: Duration) -> bool {
+        let is_overdue = !self.waiting.is_empty() && now >= self.since + patience;
+        if is_overdue {
+            self.give_up();
+        }
+        is_overdue
+    }
+
     /// Returns the next waiting frame that nothing precedes any more.
-    pub fn next(&mut self) -> Option<Frame> {
+    pub fn next(&mut self, now: Time) -> Option<Frame> {
         while let Some(Frame::Fence) = self.waiting.front() {
-            self.ahead = self.ahead.checked_sub(1)?;
+            if self.ahead <= 0 {
+                return None;
+            }
+            self.ahead -= 1;
+            self.since = now;
             self.waiting.pop_front();
         }
-        let frame = self.waiting.pop_front();
-        if self.waiting.is_empty() {
-            self.waiting_bytes = 0;
-        }
-        frame
+        self.waiting.pop_front()
     }
 }
 
@@ -70,12 +95,20 @@ mod tests {
     use super::*;
     use crate::tid::Tid;
 
+    fn at(seconds: u64) -> Time {
+        Duration::from_secs(seconds)
+    }
+
     fn frame(number: u32) -> Frame {
         Frame::Joined { hosts: vec![Tid(number)] }
     }
 
     fn taken(fences: &mut Fences, frame: Frame) -> Option<Frame> {
-        fences.take(frame).unwrap()
+        fences.take(at(0), frame)
+    }
+
+    fn released(fences: &mut Fences) -> Vec<Frame> {
+        std::iter::from_fn(|| fences.next(at(0))).collect()
     }
 
     #[test]
@@ -85,12 +118,12 @@ mod tests {
         for frame in [Frame::Fence, frame(2), frame(3), Frame::Fence, frame(4)] {
             assert_eq!(taken(&mut fences, frame), None);
         }
-        assert_eq!(fences.next(), None);
+        assert_eq!(released(&mut fences), []);
         fences.pass();
-        assert_eq!([fences.next(), fences.next(), fences.next()], [Some(frame(2)), Some(frame(3)), None]);
+        assert_eq!(released(&mut fences), [frame(2), frame(3)]);
         assert_eq!(taken(&mut fences, frame(5)), None);
         fences.pass();
-        assert_eq!([fences.next(), fences.next(), fences.next()], [Some(frame(4)), Some(frame(5)), None]);
+        assert_eq!(released(&mut fences), [frame(4), frame(5)]);
         assert_eq!(taken(&mut fences, frame(6)), Some(frame(6)));
     }
 
@@ -118,12 +151,33 @@ mod tests {
     }
 
     #[test]
-    fn frames_behind_a_fence_are_limited() {
-        let mut fences = Fences::default();
-        let log = Frame::Log { tid: Tid(1), line: vec![0; FENCED_BYTES_MAX / 2] };
-        assert_eq!(taken(&mut fences, log.clone()), Some(log.clone()));
-        taken(&mut fences, Frame::Fence);
-        assert!(fences.take(log.clone()).is_ok());
-        assert!(fences.take(log).is_err());
+    fn frames_that_wait_too_long_or_are_too_many_go_on() {
+        for waits_long in [true, false] {
+            let mut fences = Fences::default();
+            let long = Frame::GroupSeen { number: 1 };
+            let log = Frame::StartNews { number: 1, news: crate::wire::StartNews::TooMuch };
+            for frame in [Frame::Fence, long.clone(), Frame::Fence, log.clone()] {
+                assert_eq!(fences.take(at(1), frame), None);
+            }
+            assert!(!fences.expire(at(10), at(10)));
+            let mut expected = vec![long, log];
+            if waits_long {
+                assert!(fences.expire(at(11), at(10)));
+            } else {
+                let big = Frame::Deliver(crate::proto::Message::new(Tid(1), Tid(2), 0, 0, vec![0u8; FENCED_BYTES_MAX]));
+                assert_eq!(fences.take(at(1), big.clone()), None);
+                expected.push(big);
+            }
+            assert_eq!(released(&mut fences), expected);
+            // The next fence waits for its own one in band, not for those that were given up.
+            assert_eq!(taken(&mut fences, Frame::Fence), None);
+            assert_eq!(taken(&mut fences, frame(3)), None);
+            fences.pass();
+            fences.pass();
+            assert_eq!(released(&mut fences), []);
+            fences.pass();
+            assert_eq!(released(&mut fences), [frame(3)]);
+            assert!(!fences.expire(at(100), at(10)));
+        }
     }
 }

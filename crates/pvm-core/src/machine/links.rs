@@ -44,6 +44,8 @@ pub(super) struct Links {
     /// The deadlines of all links, in order. A deadline can be too early, but never later than the first action that is
     /// due at its link.
     deadlines: BTreeSet<(Time, Tid)>,
+    /// The hosts with frames that may wait for messages no more.
+    unfenced: BTreeSet<Tid>,
 }
 
 impl Links {
@@ -69,9 +71,51 @@ impl Links {
         self.deadlines.insert((deadline, host));
     }
     pub fn remove(&mut self, host: Tid) {
+        self.unfenced.remove(&host);
         if let Some(link) = self.links.remove(&host) {
             self.deadlines.remove(&(link.deadline, host));
         }
+    }
+    /// Takes a frame of a host's control link. Returns it unless it waits for messages.
+    pub fn take_frame(&mut self, host: Tid, now: Time, frame: Frame) -> Option<Frame> {
+        let Some(link) = self.links.get_mut(&host) else { return Some(frame) };
+        let taken = link.fences.take(now, frame);
+        if taken.is_none() {
+            self.unfenced.insert(host);
+        }
+        taken
+    }
+    /// Notes that a fence of a host has come in band.
+    pub fn pass_fence(&mut self, host: Tid) {
+        if let Some(link) = self.links.get_mut(&host) {
+            link.fences.pass();
+            self.unfenced.insert(host);
+        }
+    }
+    /// Notes that a link that was up is down. Lets the frames go on that it has brought: the messages before them will not come
+    /// any more. What these frames send to that host goes nowhere.
+    pub fn set_down(&mut self, host: Tid, now: Time) {
+        if let Some(link) = self.links.get_mut(&host).filter(|link| matches!(link.state, State::Up)) {
+            link.state = State::Wanted { since: now, frames: Vec::new() };
+            link.fences.give_up();
+            self.unfenced.insert(host);
+        }
+    }
+    /// Lets the frames of a host go on that have waited for messages for that long.
+    pub fn expire_fences(&mut self, host: Tid, now: Time, patience: Duration) {
+        if self.links.get_mut(&host).is_some_and(|link| link.fences.expire(now, patience)) {
+            self.unfenced.insert(host);
+        }
+    }
+    /// Returns a frame that waits for messages no more, and its host.
+    pub fn next_unfenced(&mut self, now: Time) -> Option<(Tid, Frame)> {
+        while let Some(host) = self.unfenced.first().copied() {
+            match self.links.get_mut(&host).and_then(|link| link.fences.next(now)) {
+                Some(frame) => return Some((host, frame)),
+                None => self.unfenced.remove(&host),
+            };
+        }
+        None
     }
     /// Restarts the timers that limit the silence of other hosts, because this daemon was suspended.
     pub fn restart_timers(&mut self, now: Time) {

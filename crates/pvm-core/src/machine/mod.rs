@@ -468,6 +468,8 @@ impl Machine {
     /// Handles the news that a link to the host could not be opened, or is lost.
     pub fn handle_link_down(&mut self, now: Time, host: Tid) {
         self.advance_time(now);
+        self.core.links.set_down(host, self.core.now);
+        while self.handle_unfenced() {}
         self.parts.membership.link_lost(&mut self.core, host, "the connection is lost");
         self.settle();
     }
@@ -519,20 +521,12 @@ impl Machine {
         self.parts.directs.link_ended(&mut self.core, ticket, done);
     }
 
-    /// Handles a frame of another daemon, received on its control link. It may wait for what that host has sent in flows.
+    /// Handles a frame of another daemon, received on its control link. It may wait for what that host has sent in flows
+    /// ([`Machine::handle_unfenced`]).
     pub fn handle_host_frame(&mut self, now: Time, from: Tid, frame: Frame) {
         self.handle_heard(now, from);
-        let taken = match self.core.links.get_mut(from) {
-            Some(link) => link.fences.take(frame),
-            None => Ok(Some(frame)),
-        };
-        match taken {
-            Ok(None) => {}
-            Ok(Some(frame)) => self.dispatch(from, frame),
-            Err(_) => {
-                let why = "it does not send the messages that come before its requests";
-                self.parts.membership.link_lost(&mut self.core, from, why);
-            }
+        if let Some(frame) = self.core.links.take_frame(from, now, frame) {
+            self.dispatch(from, frame);
         }
         self.settle();
     }
@@ -540,15 +534,20 @@ impl Machine {
     /// Handles a frame of another daemon, received in a flow.
     pub fn handle_frame_in_flow(&mut self, now: Time, from: Tid, frame: Frame) {
         self.handle_heard(now, from);
-        if frame == Frame::Fence {
-            self.core.links.get_mut(from).into_iter().for_each(|link| link.fences.pass());
-            while let Some(frame) = self.core.links.get_mut(from).and_then(|link| link.fences.next()) {
-                self.dispatch(from, frame);
-            }
-        } else {
-            self.dispatch(from, frame);
+        match frame {
+            Frame::Fence => self.core.links.pass_fence(from),
+            frame => self.dispatch(from, frame),
         }
         self.settle();
+    }
+
+    /// Handles one frame that does not wait for messages any more. Returns `false` if there is none. To be called when all
+    /// actions were executed.
+    pub fn handle_unfenced(&mut self) -> bool {
+        let Some((from, frame)) = self.core.links.next_unfenced(self.core.now) else { return false };
+        self.dispatch(from, frame);
+        self.settle();
+        true
     }
 
     fn dispatch(&mut self, from: Tid, frame: Frame) {

@@ -71,13 +71,6 @@ impl PendingAcks {
         pending.into_iter().for_each(|(host, ack)| self.expect(host, ack, now));
     }
 
-    /// Restarts the timers of a host that were started before `from`.
-    pub fn wait_from(&mut self, host: Tid, from: Time) {
-        let all = self.since.range((host, Ack::Table(0))..=(host, Ack::Barriers(u32::MAX)));
-        let early: Vec<Ack> = all.filter(|(_, since)| **since < from).map(|((_, ack), _)| *ack).collect();
-        early.into_iter().for_each(|ack| self.expect(host, ack, from));
-    }
-
     /// Returns the oldest pending acknowledgement: since when it is awaited, and from which host.
     pub fn oldest(&self) -> Option<(Time, Tid)> {
         self.by_age.first().map(|(since, host, _)| (*since, *host))
@@ -102,11 +95,6 @@ mod tests {
         pending.received(one, Ack::Tasks(1));
         pending.received_tables(one, u64::MAX);
         assert_eq!(pending.oldest(), Some((at(4), other)));
-        pending.wait_from(other, at(3));
-        pending.wait_from(one, at(9));
-        assert_eq!(pending.oldest(), Some((at(4), other)));
-        pending.wait_from(other, at(5));
-        assert_eq!(pending.oldest(), Some((at(5), other)));
         pending.restart_timers(at(9));
         assert_eq!(pending.oldest(), Some((at(9), other)));
         pending.forget(other);

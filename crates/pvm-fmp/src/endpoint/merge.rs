@@ -241,8 +241,10 @@ impl Endpoint {
 
     /// Returns whether the next entry of a peer's queue is there.
     #[inline]
-    pub fn has_sent_to_us(&self, tid: u32) -> bool {
-        self.index_of(tid).and_then(|index| self.peers[index].as_ref()).is_some_and(|peer| peer.head().is_some())
+    pub fn has_sent_to_us(&mut self, tid: u32) -> bool {
+        let Some(index) = self.index_of(tid) else { return false };
+        self.look_for_queue(index, true);
+        self.peers[index].as_ref().is_some_and(|peer| peer.head().is_some())
     }
 
     fn has_sent(&mut self, place: usize) -> bool {

@@ -13,7 +13,7 @@ use crate::arrival::FRAGMENTS_MAX;
 use crate::heap::Block;
 use crate::peer::Peer;
 use crate::remote::{BORROWED, KEEPABLE};
-use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent};
+use crate::{INLINE_BYTES_MAX, Meta, NoMemory, SendError, Sent, is_daemon};
 use std::time::Duration;
 
 /// How often a receiver looks whether an earlier multicast is committed before it yields its core, and (`YIELDS_MAX`)
@@ -84,6 +84,8 @@ impl Endpoint {
                 ..SPINS_MAX => std::hint::spin_loop(),
                 _ if !self.clock.is_recent(begun) => return self.lose_patience(index, stamp),
                 SPINS_MAX..YIELDS_MAX => std::thread::yield_now(),
+                // Others must not wait for a daemon that waits.
+                _ if is_daemon(self.tid) => return,
                 // Its sender needs the core, or is stopped.
                 _ => std::thread::sleep(PAUSE),
             }

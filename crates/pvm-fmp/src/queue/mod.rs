@@ -129,7 +129,9 @@ impl Writer {
     /// Returns the stamp of the next short message, unless the latest stamp is later than the time.
     #[inline(always)]
     pub fn time(&self) -> Option<u64> {
-        if self.is_alone { Some(self.clock.next_without_time()) } else { self.clock.next_by_time() }
+        // Stamps wrap, so a stamp must not become too old.
+        let reads_no_time = self.is_alone && self.position.count & 0xffff > 1;
+        if reads_no_time { Some(self.clock.next_without_time()) } else { self.clock.next_by_time() }
     }
     /// Returns how many half-slots have been written.
     pub fn position(&self) -> u64 {

@@ -200,7 +200,10 @@ impl Task {
     #[inline]
     fn is_behind_gap(&mut self, barrier: &BarrierArrival) -> bool {
         let Some(member) = self.member.as_mut() else { return false };
-        let may_be = self.state.backlog.is_open() || member.endpoint.has_sent_to_us(member.tid.host().0);
+        let may_be = self.state.backlog.is_open()
+            || member.endpoint.has_sent_to_us(member.tid.host().0)
+            // The daemon may just have introduced itself, and then have queued the first gap.
+            || member.control_may_be_ready();
         may_be && self.take_in_gaps(barrier)
     }
 

@@ -564,6 +564,9 @@ impl Daemon {
                 self.execute(action);
                 self.dispatch_link_events();
             }
+            if self.machine.handle_unfenced() {
+                continue;
+            }
             let (to_close, touched) = (self.connections.take_to_close(), self.connections.take_touched());
             if to_close.is_empty() && touched.is_empty() {
                 return;

@@ -19,15 +19,6 @@ const PAUSE_LEAST: Duration = Duration::from_millis(100);
 /// The longest pause is the host timeout divided by this.
 const LONGEST_PAUSES_PER_TIMEOUT: u32 = 4;
 
-/// How long a data link may be down before its host is blamed for what does not come, in multiples of the host timeout.
-/// What follows messages on the control link waits for these messages ([`Frame::Fence`]).
-///
-/// * Filled by: each other host
-/// * Setting: none, `HPVM_HOST_TIMEOUT` sets how long the host may be silent
-/// * Reached: the host is removed if the master waits for an acknowledgement
-/// * Test: `a_host_without_a_data_link_may_be_late`
-const DOWN_TIMEOUTS_MAX: u32 = 30;
-
 /// The state of a data link.
 enum State {
     Up,
@@ -45,8 +36,6 @@ struct DataLink {
     /// The number of the link; the first is 0.
     number: u32,
     state: State,
-    /// When the link came up or broke last.
-    changed: Time,
     /// The number of attempts in a row.
     attempts: u32,
     /// When the last attempt began.
@@ -58,22 +47,7 @@ struct DataLink {
 impl DataLink {
     /// Makes a link that is up.
     fn new(now: Time) -> DataLink {
-        DataLink {
-            number: 0,
-            state: State::Up,
-            changed: now,
-            attempts: 0,
-            last_attempt: now,
-            registered_deadline: None,
-        }
-    }
-
-    /// Notes that the link is not up, or not any more.
-    fn set_down(&mut self, now: Time, state: State) {
-        if matches!(self.state, State::Up) {
-            self.changed = now;
-        }
-        self.state = state;
+        DataLink { number: 0, state: State::Up, attempts: 0, last_attempt: now, registered_deadline: None }
     }
 
     /// Schedules the next attempt: at once if the last attempt was long ago, else after a pause. The pauses grow, so
@@ -87,7 +61,7 @@ impl DataLink {
             0 => Duration::ZERO,
             attempts => (PAUSE_LEAST * (1 << (attempts - 1).min(10))).min(longest),
         };
-        self.set_down(now, State::Scheduled(now.max(self.last_attempt + pause), call));
+        self.state = State::Scheduled(now.max(self.last_attempt + pause), call);
     }
 
     /// Begins an attempt.
@@ -129,15 +103,6 @@ impl DataLinks {
         }
     }
 
-    /// Returns the time from which on a host can be expected to have got, and to have sent, what is behind fences.
-    pub(super) fn reached_from(&self, core: &Core, host: Tid) -> Time {
-        match self.links.get(&host) {
-            Some(DataLink { state: State::Up, changed, .. }) => *changed,
-            Some(DataLink { changed, .. }) => *changed + core.settings.host_timeout * DOWN_TIMEOUTS_MAX,
-            None => Time::ZERO,
-        }
-    }
-
     /// Drops the data links to hosts that have no control link any more.
     pub(super) fn forget_unlinked(&mut self, core: &Core) {
         let unlinked: Vec<Tid> = self.links.keys().filter(|host| !core.links.is_up(**host)).copied().collect();
@@ -152,7 +117,7 @@ impl DataLinks {
     /// Handles the news that the data link is up again.
     pub fn up(&mut self, core: &Core, host: Tid) {
         if let Some(data) = self.linked(&core.links, host) {
-            (data.state, data.changed) = (State::Up, core.now);
+            data.state = State::Up;
             self.register_deadline(host);
         }
     }
@@ -163,7 +128,7 @@ impl DataLinks {
         let data = self.linked(&core.links, host).filter(|data| matches!(data.state, State::Up | State::Connecting));
         let Some(data) = data else { return };
         if calls {
-            data.set_down(core.now, State::ReportedLost);
+            data.state = State::ReportedLost;
             let number = data.number;
             return core.send_host(host, Frame::DataLost { number });
         }

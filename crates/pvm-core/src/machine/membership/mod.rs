@@ -122,6 +122,7 @@ impl Membership {
             core.raise(Event::MasterLost("it has not connected".into()));
         }
         while let Some(host) = core.links.take_due(core.now) {
+            core.links.expire_fences(host, core.now, core.settings.host_timeout);
             if let Some(next) = self.check_link(core, host) {
                 core.links.set_deadline(host, next);
             }
@@ -136,11 +137,6 @@ impl Membership {
         while let Some((since, host)) = core.acks.oldest() {
             if since + core.settings.host_timeout * TIMEOUTS_MAX > core.now {
                 return;
-            }
-            let reached_from = self.data_links.reached_from(core, host);
-            if reached_from > since {
-                core.acks.wait_from(host, reached_from);
-                continue;
             }
             core.acks.forget(host);
             let seconds = (core.now - since).as_secs();

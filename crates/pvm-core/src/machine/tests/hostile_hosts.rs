@@ -287,21 +287,6 @@ fn a_host_that_never_says_that_it_knows_the_table_does_not_hold_up_adds() {
 }
 
 #[test]
-fn a_host_without_a_data_link_may_be_late() {
-    let mut fleet = Fleet::new(3, 6);
-    let (late, asker) = (Fleet::host(2), fleet.task(MASTER));
-    only_beats(&mut fleet, late, 1);
-    fleet.ask(asker, Request::AddHosts(vec![ByteBuf::from(b"h4".to_vec())]));
-    let now = fleet.now;
-    fleet.machine(MASTER).handle_data_down(now, late);
-    only_beats(&mut fleet, late, 300);
-    assert!(fleet.machine(MASTER).core.hosts.is_known(late) && !fleet.open.is_empty());
-    only_beats(&mut fleet, late, 40);
-    assert!(!fleet.machine(MASTER).core.hosts.is_known(late));
-    assert!(fleet.open.is_empty(), "{:?}", fleet.open);
-}
-
-#[test]
 fn a_host_that_does_not_tell_of_its_tasks_does_not_hold_up_who_asks_for_those_of_all() {
     let mut fleet = Fleet::new(3, 7);
     let (evil, asker) = (Fleet::host(2), fleet.task(Fleet::host(3)));
