@@ -5,7 +5,6 @@
 //! a **fence** on both links ([`Frame::Fence`]) if anything was queued for that host since the last one. What is behind a
 //! fence on the control link waits until the same fence has come in band, but for a silence limit at most: the rules of the
 //! machine go on if the data do not.
-use super::settings::Time;
 use crate::wire::{self, Frame};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,12 +26,12 @@ pub(super) struct Fences {
     waiting: VecDeque<Frame>,
     waiting_bytes: usize,
     /// Since when the first one waits.
-    since: Time,
+    since: Duration,
 }
 
 impl Fences {
     /// Takes a frame of the control link. Returns it if nothing precedes it.
-    pub fn take(&mut self, now: Time, frame: Frame) -> Option<Frame> {
+    pub fn take(&mut self, now: Duration, frame: Frame) -> Option<Frame> {
         if self.waiting.is_empty() || !frame.is_ordered() {
             match frame {
                 Frame::Fence if self.ahead > 0 => self.ahead -= 1,
@@ -68,7 +67,7 @@ impl Fences {
     }
 
     /// Gives up the fences that have waited for that long. Returns whether there were any.
-    pub fn expire(&mut self, now: Time, patience: Duration) -> bool {
+    pub fn expire(&mut self, now: Duration, patience: Duration) -> bool {
         let is_overdue = !self.waiting.is_empty() && now >= self.since + patience;
         if is_overdue {
             self.give_up();
@@ -77,7 +76,7 @@ impl Fences {
     }
 
     /// Returns the next waiting frame that nothing precedes any more.
-    pub fn next(&mut self, now: Time) -> Option<Frame> {
+    pub fn next(&mut self, now: Duration) -> Option<Frame> {
         while let Some(Frame::Fence) = self.waiting.front() {
             if self.ahead <= 0 {
                 return None;
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
     use crate::tid::Tid;
 
-    fn at(seconds: u64) -> Time {
+    fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
