@@ -145,6 +145,34 @@ static int order_spawn(char *role, int count, int *tids)
     return case_spawn_here(word, count, tids);
 }
 
+/* Returns the name of another host; of this one if it is the only one. */
+static char *order_elsewhere(void)
+{
+    struct pvmhostinfo *hosts;
+    int count = 0, i, here = pvm_tidtohost(pvm_mytid());
+    pvm_config(&count, NULL, &hosts);
+    for (i = 0; i < count - 1 && hosts[i].hi_tid == here; i++)
+        ;
+    return hosts[i].hi_name;
+}
+
+/* Returns the name of a mailbox or group for one round. */
+static char *order_name(int way, int round)
+{
+    static char name[40];
+    sprintf(name, "order %d %d", way, round);
+    return name;
+}
+
+/* Puts an entry into a mailbox. */
+static void order_put(char *name)
+{
+    int one = 1;
+    pvm_initsend(PvmDataDefault);
+    pvm_pkint(&one, 1, 1);
+    pvm_putinfo(name, pvm_getsbuf(), PvmMboxDefault);
+}
+
 /* Returns the role of a task that order_spawn spawned. */
 static char *order_role(char *word)
 {

@@ -49,7 +49,7 @@ impl Clock {
     }
 
     /// Returns a stamp that is later than all that were taken, and not earlier than those that were given, but whose time may be
-    /// long ago. It does for the messages of a reader's only peer, and saves the time that it takes to read the time.
+    /// long ago. It is enough for the messages of a reader's only peer, and does not read the processor's counter.
     #[inline(always)]
     pub fn next_without_time(&self) -> u64 {
         let latest = self.latest.get();

@@ -170,7 +170,6 @@ impl Peer {
     }
 
     /// Returns whether [`Peer::find_queue`] may find a queue now.
-    #[inline]
     fn may_have_new_queue(&self) -> bool {
         match (self.damaged, &self.their_record) {
             (true, _) => false,

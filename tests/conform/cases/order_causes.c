@@ -17,20 +17,6 @@ static int spawn_there(char *role, char *word, int *tid)
     return pvm_spawn(case_path(), arguments, PvmTaskHost, there, 1, tid);
 }
 
-static char *name_of(int cause, int round)
-{
-    static char name[40];
-    sprintf(name, "order %d %d", cause, round);
-    return name;
-}
-
-static void put(char *name)
-{
-    pvm_initsend(PvmDataDefault);
-    pvm_pkint(&(int){1}, 1, 1);
-    pvm_putinfo(name, pvm_getsbuf(), PvmMboxDefault);
-}
-
 static void send_first(int b, int round)
 {
     static char bytes[LONG_BYTES];
@@ -53,7 +39,7 @@ static int watcher(void)
     order_send(pvm_parent(), START, 0);
     for (cause = 0; cause < SPAWN; cause++) {
         for (r = 0; r < rounds; r++) {
-            char *name = name_of(cause, r);
+            char *name = order_name(cause, r);
             if (cause == SIGNAL)
                 sigwait(&set, &number);
             else if (cause == BARRIER)
@@ -87,9 +73,9 @@ static void run(int cause, int rounds, int b, int c)
 {
     int r;
     for (r = 0; r < rounds; r++) {
-        char *name = name_of(cause, r), word[20];
+        char *name = order_name(cause, r), word[20];
         if (cause == DELETED) {
-            put(name);
+            order_put(name);
             order_await(c, GO);
         }
         send_first(b, r);
@@ -101,7 +87,7 @@ static void run(int cause, int rounds, int b, int c)
         else if (cause == JOIN)
             pvm_joingroup(name);
         else if (cause == MAILBOX)
-            put(name);
+            order_put(name);
         else if (cause == DELETED)
             pvm_delinfo(name, 0, PvmMboxDefault);
         else
@@ -117,8 +103,7 @@ static void run(int cause, int rounds, int b, int c)
 
 int main(int argc, char **argv)
 {
-    int tids[2], rounds = order_rounds(20), cause, r, count, here;
-    struct pvmhostinfo *hosts;
+    int tids[2], rounds = order_rounds(20), cause, r;
     case_begin();
     if (argc > 2 && strcmp(argv[1], "child") == 0) {
         pvm_mytid();
@@ -128,11 +113,7 @@ int main(int argc, char **argv)
     }
     if (argc > 1)
         return strcmp(argv[1], "watcher") ? order_receiver() : watcher();
-    here = pvm_tidtohost(pvm_mytid());
-    pvm_config(&count, NULL, &hosts);
-    for (r = 0; r < count - 1 && hosts[r].hi_tid == here; r++)
-        ;
-    there = hosts[r].hi_name;
+    there = order_elsewhere();
     pvm_joingroup("pair");
     spawn_there("receiver", NULL, &tids[0]);
     spawn_there("watcher", NULL, &tids[1]);

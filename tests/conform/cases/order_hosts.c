@@ -5,12 +5,7 @@
 static void spawn_there(char *role, int *tid)
 {
     char *arguments[] = {role, NULL};
-    struct pvmhostinfo *hosts;
-    int count = 0, i, here = pvm_tidtohost(pvm_mytid());
-    pvm_config(&count, NULL, &hosts);
-    for (i = 0; i < count - 1 && hosts[i].hi_tid == here; i++)
-        ;
-    pvm_spawn(case_path(), arguments, PvmTaskHost, hosts[i].hi_name, 1, tid);
+    pvm_spawn(case_path(), arguments, PvmTaskHost, order_elsewhere(), 1, tid);
 }
 
 int main(int argc, char **argv)

@@ -4,20 +4,6 @@
 enum { WAITS, POLLS, GONE, WAYS };
 static const char *ways[] = {"C waits for an entry", "C polls for an entry", "C polls until an entry is deleted"};
 
-static char *name_of(int way, int round)
-{
-    static char name[40];
-    sprintf(name, "order %d %d", way, round);
-    return name;
-}
-
-static void put(char *name)
-{
-    pvm_initsend(PvmDataDefault);
-    pvm_pkint(&(int){1}, 1, 1);
-    pvm_putinfo(name, pvm_getsbuf(), PvmMboxDefault);
-}
-
 static int watcher(void)
 {
     int tids[2], rounds, way, r;
@@ -25,7 +11,7 @@ static int watcher(void)
     pvm_setopt(PvmAutoErr, 0); /* there may be no entry */
     for (way = 0; way < WAYS; way++) {
         for (r = 0; r < rounds; r++) {
-            char *name = name_of(way, r);
+            char *name = order_name(way, r);
             if (way == GONE) {
                 pvm_recvinfo(name, 0, PvmMboxWaitForInfo);
                 case_signal(pvm_parent(), GO);
@@ -49,16 +35,16 @@ static void run(int way, int rounds, int b, int c)
 {
     int r;
     for (r = 0; r < rounds; r++) {
-        char *name = name_of(way, r);
+        char *name = order_name(way, r);
         if (way == GONE) {
-            put(name);
+            order_put(name);
             order_await(c, GO);
         }
         order_send(b, FIRST, r);
         if (way == GONE)
             pvm_delinfo(name, 0, PvmMboxDefault);
         else
-            put(name);
+            order_put(name);
         order_await(b, DONE);
         if (way != GONE)
             pvm_delinfo(name, 0, PvmMboxDefault);

@@ -44,7 +44,7 @@ pub(super) struct Links {
     /// The deadlines of all links, in order. A deadline can be too early, but never later than the first action that is
     /// due at its link.
     deadlines: BTreeSet<(Time, Tid)>,
-    /// The hosts with frames that may wait for messages no more.
+    /// The hosts whose frames may have stopped waiting for messages.
     unfenced: BTreeSet<Tid>,
 }
 
@@ -101,13 +101,13 @@ impl Links {
             self.unfenced.insert(host);
         }
     }
-    /// Lets the frames of a host go on that have waited for messages for that long.
+    /// Lets all frames of a host go on if they have waited for messages for `patience`.
     pub fn expire_fences(&mut self, host: Tid, now: Time, patience: Duration) {
         if self.links.get_mut(&host).is_some_and(|link| link.fences.expire(now, patience)) {
             self.unfenced.insert(host);
         }
     }
-    /// Returns a frame that waits for messages no more, and its host.
+    /// Returns a frame that need not wait for messages any more, and its host.
     pub fn next_unfenced(&mut self, now: Time) -> Option<(Tid, Frame)> {
         while let Some(host) = self.unfenced.first().copied() {
             match self.links.get_mut(&host).and_then(|link| link.fences.next(now)) {

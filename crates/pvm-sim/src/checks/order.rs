@@ -57,7 +57,7 @@ impl Order {
         self.learn(dst, src, &clocks)
     }
 
-    /// Notes that a task knows what another one knew, by something that it receives after the messages of which that one knew.
+    /// Notes that a task receives something that another one has sent: the messages that the sender knew of must be there.
     fn learn(&mut self, dst: Tid, src: Tid, clocks: &BTreeMap<Tid, Clock>) -> Result<(), String> {
         let is_local = src.host() == dst.host();
         for (_, clock) in clocks.iter().filter(|(host, _)| is_local || **host == dst.host()) {

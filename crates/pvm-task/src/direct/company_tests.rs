@@ -15,6 +15,22 @@ fn linked() -> Both {
     both
 }
 
+/// As [`linked`], but the second side has a neighbour, whose introduction it has taken in. Returns the neighbour, too.
+fn linked_with_neighbour() -> (Both, Endpoint) {
+    let mut both = linked();
+    let side = &mut both.0[1];
+    side.daemon.set_company(true);
+    let neighbour = side.daemon.introduce(TIDS[1], SECONDS[1]);
+    side.progress();
+    (both, neighbour)
+}
+
+/// Sends a native message of the neighbour to the second side.
+fn send_cause(neighbour: &mut Endpoint) {
+    let meta = [0, 50, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
+    let _ = neighbour.send_bytes(TIDS[1].0, meta, b"cause").unwrap();
+}
+
 /// Returns whether each side sends on the link.
 fn carries(both: &mut Both) -> [bool; 2] {
     both.0.each_mut().map(|side| {
@@ -164,8 +180,7 @@ fn what_a_neighbour_has_sent_goes_before_what_comes_on_a_link() {
         side.daemon.set_company(true);
         // The task has not even taken in the introduction when the message comes on the link.
         let mut neighbour = side.daemon.introduce(TIDS[1], SECONDS[1]);
-        let meta = [0, 50, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
-        let _ = neighbour.send_bytes(TIDS[1].0, meta, b"cause").unwrap();
+        send_cause(&mut neighbour);
         both.0[0].send(9000);
         let (filter, task) = (Filter { src: ANY, tag: ANY, ctx: 0 }, &mut both.0[1].task);
         let mut tags = Vec::new();
@@ -186,15 +201,11 @@ fn what_a_neighbour_has_sent_goes_before_what_comes_on_a_link() {
 
 #[test]
 fn what_comes_on_a_link_waits_for_what_is_behind_a_gap() {
-    let mut both = linked();
+    let (mut both, mut neighbour) = linked_with_neighbour();
     let side = &mut both.0[1];
-    side.daemon.set_company(true);
-    let mut neighbour = side.daemon.introduce(TIDS[1], SECONDS[1]);
-    side.progress();
     let third = Tid::host_number(9);
     side.task.state.on_gap(third, 1);
-    let meta = [0, 50, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
-    let _ = neighbour.send_bytes(TIDS[1].0, meta, b"cause").unwrap();
+    send_cause(&mut neighbour);
     both.0[0].send(100);
     let side = &mut both.0[1];
     let (filter, deadline) = (Filter { src: ANY, tag: ANY, ctx: 0 }, Instant::now() + Duration::from_secs(10));
@@ -215,11 +226,7 @@ fn what_comes_on_a_link_waits_for_what_is_behind_a_gap() {
 
 #[test]
 fn what_lies_in_a_queue_is_taken_in_before_what_was_read_from_a_link() {
-    let mut both = linked();
-    let side = &mut both.0[1];
-    side.daemon.set_company(true);
-    let mut neighbour = side.daemon.introduce(TIDS[1], SECONDS[1]);
-    side.progress();
+    let (mut both, mut neighbour) = linked_with_neighbour();
     both.0[0].send(100);
     let side = &mut both.0[1];
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -228,8 +235,7 @@ fn what_lies_in_a_queue_is_taken_in_before_what_was_read_from_a_link() {
         side.member().direct.poll_links();
     }
     // As if it had come after the queues were read last, and had led to the message on the link.
-    let meta = [0, 50, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
-    let _ = neighbour.send_bytes(TIDS[1].0, meta, b"cause").unwrap();
+    send_cause(&mut neighbour);
     let Task { member, state, .. } = &mut side.task;
     member.as_mut().unwrap().deliver_from_links(state);
     let filter = Filter { src: ANY, tag: ANY, ctx: 0 };
@@ -283,11 +289,8 @@ fn a_task_with_company_asks_for_no_link_and_one_whose_peer_has_some_asks_later()
 #[test]
 fn a_message_that_has_to_be_converted_is_not_overtaken_in_the_same_poll() {
     const FOREIGN_DSIG: i32 = 0;
-    let mut both = linked();
+    let (mut both, mut neighbour) = linked_with_neighbour();
     let side = &mut both.0[1];
-    side.daemon.set_company(true);
-    let mut neighbour = side.daemon.introduce(TIDS[1], SECONDS[1]);
-    side.progress();
     for (tag, format) in [(50, FOREIGN_DSIG), (51, OWN_DSIG)] {
         let meta = [0, tag, 0, OWN_DSIG, format, 0].map(|word| word as u32);
         let _ = neighbour.send_bytes(TIDS[1].0, meta, b"body").unwrap();

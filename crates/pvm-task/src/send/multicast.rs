@@ -105,9 +105,13 @@ impl Outgoing<'_> {
         let mut to: Vec<(u32, Meta)> = local.iter().map(|tid| (tid.0, meta)).collect();
         let mut result = Ok(());
         if let [first, others @ ..] = far {
-            let (daemon, mut meta) = (to_daemon(member), meta);
-            meta[FAR] = if others.is_empty() { first.0 } else { LISTED };
-            match if others.is_empty() { Ok(()) } else { list_receivers(member, far, &meta, mcast_route) } {
+            let (daemon, mut meta, mut listed) = (to_daemon(member), meta, Ok(()));
+            meta[FAR] = first.0;
+            if !others.is_empty() {
+                meta[FAR] = LISTED;
+                listed = list_receivers(member, far, &meta, mcast_route);
+            }
+            match listed {
                 Ok(()) => to.push((daemon.0, meta)),
                 Err(code) => result = Err(code),
             }

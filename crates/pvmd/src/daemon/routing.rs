@@ -222,7 +222,8 @@ impl Daemon {
         }
     }
 
-    /// Takes the messages that a task has sent to other hosts. To be called before the task's next frame is handled.
+    /// Takes the messages that tasks have sent to other hosts until now. To be called before a frame or output of a task is
+    /// handled.
     pub(super) fn take_from_all(&mut self) {
         self.route.take_from_all(&context!(self));
     }
