@@ -111,6 +111,10 @@ impl World {
             Action::ExpectData { host } => self.expect_data(node, host),
             Action::CallData { host, call, .. } => self.call_data(node, host, &call),
             Action::DropData { host } => self.drop_data(node, host),
+            Action::OrderLost { host } => {
+                self.tried.fences_given_up += 1;
+                self.checks.order_forgets(self.nodes[node].tid, host);
+            }
             Action::SendHost { host, frame } => self.send_host(node, host, &frame),
             Action::Broadcast { bytes } => self.broadcast(node, &bytes),
             Action::HearBroadcasts { .. } | Action::Withdraw => {}

@@ -48,6 +48,8 @@ tried! {
     gaps: "gaps",
     /// Fences before frames on control links.
     fences: "fences",
+    /// Hosts whose frames went on before their messages.
+    fences_given_up: "fences given up",
     /// Tasks with gaps for messages of a host that is lost.
     gaps_given_up: "gaps of lost hosts",
     /// Hosts that were killed while they relayed a body.

@@ -83,6 +83,8 @@ pub enum Action {
     CountRetransmissions { host: Tid },
     /// Send a frame on the control link, behind a fence if needed ([`crate::flows::Flows::fence`]).
     SendHost { host: Tid, frame: Frame },
+    /// Note that frames of that host are handled before messages that it has sent earlier, which do not come. No answer.
+    OrderLost { host: Tid },
     /// Send a frame in the flow to that task of another host, after everything that this host has sent to the task
     /// before. The task's daemon hands the frame to `Machine::handle_frame_in_flow`.
     SendAlong { to: Tid, frame: Frame },

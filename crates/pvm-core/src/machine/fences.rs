@@ -44,9 +44,6 @@ impl Fences {
             return None;
         }
         self.push(frame);
-        if self.waiting_bytes > FENCED_BYTES_MAX {
-            self.give_up();
-        }
         None
     }
 
@@ -79,13 +76,15 @@ impl Fences {
         }
     }
 
-    /// Lets all frames that wait go on if the first fence has waited for `patience`. Returns whether it has.
+    /// Lets all frames that wait go on if the first fence has waited for `patience`, or if they are too many. Returns whether
+    /// they were waiting for messages.
     pub fn expire(&mut self, now: Duration, patience: Duration) -> bool {
-        let is_overdue = !self.waiting.is_empty() && now >= self.since + patience;
-        if is_overdue {
+        let waits = matches!(self.waiting.front(), Some((Frame::Fence, _))) && self.ahead <= 0;
+        let gives_up = waits && (now >= self.since + patience || self.waiting_bytes > FENCED_BYTES_MAX);
+        if gives_up {
             self.give_up();
         }
-        is_overdue
+        gives_up
     }
 
     /// Returns the next waiting frame that nothing precedes any more.
@@ -199,6 +198,7 @@ mod tests {
             } else {
                 let big = Frame::Deliver(Message::new(Tid(1), Tid(2), 0, 0, vec![0u8; FENCED_BYTES_MAX]));
                 assert_eq!(fences.take(at(1), big.clone()), None);
+                assert!(fences.expire(at(1), at(10)));
                 expected.push(big);
             }
             assert_eq!(released(&mut fences), expected);

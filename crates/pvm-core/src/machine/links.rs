@@ -101,11 +101,13 @@ impl Links {
             self.unfenced.insert(host);
         }
     }
-    /// Lets all frames of a host go on if they have waited for messages for `patience`.
-    pub fn expire_fences(&mut self, host: Tid, now: Time, patience: Duration) {
-        if self.links.get_mut(&host).is_some_and(|link| link.fences.expire(now, patience)) {
+    /// Lets all frames of a host go on if they have waited for messages for `patience`, or are too many. Returns whether it did.
+    pub fn expire_fences(&mut self, host: Tid, now: Time, patience: Duration) -> bool {
+        let expired = self.links.get_mut(&host).is_some_and(|link| link.fences.expire(now, patience));
+        if expired {
             self.unfenced.insert(host);
         }
+        expired
     }
     /// Returns a frame that need not wait for messages any more, and its host.
     pub fn next_unfenced(&mut self, now: Time) -> Option<(Tid, Frame)> {

@@ -525,8 +525,9 @@ impl Machine {
     /// ([`Machine::handle_unfenced`]).
     pub fn handle_host_frame(&mut self, now: Time, from: Tid, frame: Frame) {
         self.handle_heard(now, from);
-        if let Some(frame) = self.core.links.take_frame(from, now, frame) {
-            self.dispatch(from, frame);
+        match self.core.links.take_frame(from, now, frame) {
+            Some(frame) => self.dispatch(from, frame),
+            None => self.core.expire_fences(from),
         }
         self.settle();
     }

@@ -92,6 +92,13 @@ impl Core {
         }
     }
 
+    /// Lets the frames of a host go on that have waited for its messages for too long, or are too many.
+    pub fn expire_fences(&mut self, host: Tid) {
+        if self.links.expire_fences(host, self.now, self.settings.host_timeout) {
+            self.push(Action::OrderLost { host });
+        }
+    }
+
     /// Sends a frame to the master; only for hosts other than the master.
     pub fn send_master(&mut self, frame: Frame) {
         self.send_host(self.hosts.master(), frame);

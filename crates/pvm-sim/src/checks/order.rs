@@ -115,7 +115,7 @@ impl Checks {
         self.take("order", result, &[dst, ended]);
     }
 
-    /// Notes that a host has forgotten another: messages from there may be lost.
+    /// Notes that a host has forgotten another, or waits for its messages no more: they may be lost, or come late.
     pub fn order_forgets(&mut self, by: Tid, host: Tid) {
         for (_, senders) in self.order.outstanding.iter_mut().filter(|(dst, _)| dst.host() == by) {
             senders.retain(|src, _| src.host() != host);

@@ -56,6 +56,10 @@ impl Daemon {
             Action::CountRetransmissions { host } => {
                 self.machine.handle_retransmissions(host, self.host_links.retransmissions(host))
             }
+            Action::OrderLost { host } => {
+                self.log
+                    .line(&format!("what {host} asks goes on, though messages that it has sent before have not come"));
+            }
             Action::SendHost { host, frame } => self.send_host(host, &frame),
             Action::Broadcast { bytes } => self.broadcast_for_machine(&bytes),
             Action::HearBroadcasts { tasks } => self.let_hear(&tasks),

@@ -122,7 +122,7 @@ impl Membership {
             core.raise(Event::MasterLost("it has not connected".into()));
         }
         while let Some(host) = core.links.take_due(core.now) {
-            core.links.expire_fences(host, core.now, core.settings.host_timeout);
+            core.expire_fences(host);
             if let Some(next) = self.check_link(core, host) {
                 core.links.set_deadline(host, next);
             }
