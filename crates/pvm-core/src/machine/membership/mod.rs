@@ -17,7 +17,7 @@ use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::host_table::HOSTS_MAX;
-use super::links::{Link, State};
+use super::links::State;
 use super::pending_acks::{Ack, TIMEOUTS_MAX};
 use super::settings::Time;
 use crate::codes::{Code, SM_HOSTX};
@@ -96,8 +96,12 @@ fn beat_interval(core: &Core) -> Duration {
 /// Returns the health of the master's own link to a host.
 fn link_health(core: &Core, host: Tid) -> LinkHealth {
     let link = core.links.get(host).filter(|link| matches!(link.state, State::Up));
-    let in_time = |link: &Link| core.now <= link.last_received + LATE_BEATS * beat_interval(core);
-    LinkHealth { bad_beats: link.map_or(0, |link| link.quality.bad()), received_in_time: link.is_some_and(in_time) }
+    let interval = beat_interval(core);
+    LinkHealth {
+        bad_beats: link.map_or(0, |link| link.quality.bad()),
+        received_in_time: link.is_some_and(|link| core.now <= link.last_received + LATE_BEATS * interval),
+        alive_at: link.map_or(Time::ZERO, |link| link.last_received.saturating_sub(interval)),
+    }
 }
 
 impl Membership {

@@ -3,7 +3,8 @@
 //! One host of such a pair must be removed, even if the master reaches both. The host that complains first is not
 //! necessarily right: a host that loses its own frames complains about healthy hosts. So both are suspects, and the
 //! master compares the evidence against each: the quality of the master's own link to the suspect, which no other host
-//! can forge, and the number of other hosts that cannot reach the suspect. If the difference is too small, the master
+//! can forge, and the number of other hosts that cannot reach the suspect. A pair counts there once it is confirmed: the
+//! master has heard both since. Otherwise one may have died, and the healthy one that says so first is not to blame. If the difference is too small, the master
 //! waits for more evidence, for at most the host timeout. Then a small difference suffices, and without any difference
 //! the host that joined later is removed. For a while, such a tie counts as evidence against the host that stays, so a
 //! host that lies or breaks its links cannot win ties, and thereby cause the removal of other hosts, again and again.
@@ -29,6 +30,8 @@ pub(super) struct LinkHealth {
     pub bad_beats: u32,
     /// Whether the last frame arrived in time.
     pub received_in_time: bool,
+    /// The latest time at which the host was alive for certain: what arrived later may have been under way.
+    pub alive_at: Time,
 }
 
 /// The decision about a pair.
@@ -91,7 +94,7 @@ impl Suspicions {
             !losers.is_empty()
         });
         let (eviction, pair, tie) = self.pairs.iter().find_map(|(pair, known)| {
-            let evidence = [0, 1].map(|end| self.evidence_against(pair, known, end, health(pair[end])));
+            let evidence = [0, 1].map(|end| self.evidence_against(pair, known, end, &health));
             let (least, most) = (evidence[0].min(evidence[1]), evidence[0].max(evidence[1]));
             if most - least < CLEAR_MARGIN && now < known.since + patience {
                 return None;
@@ -100,7 +103,7 @@ impl Suspicions {
             let at = usize::from(evidence[1] >= evidence[0]);
             let reason = match most - least {
                 0 => "and nothing says which of them is to blame; it came later".to_owned(),
-                _ => self.reason(pair, known, at, health(pair[at])),
+                _ => self.reason(pair, known, at, &health),
             };
             Some((Eviction { evicted: pair[at], kept: pair[1 - at], reason }, *pair, (most == least).then_some(at)))
         })?;
@@ -114,11 +117,15 @@ impl Suspicions {
 
     /// Returns the number of hosts outside the pair that have no connection with host `end` of the pair, or were
     /// removed in place of host `end` in a tie.
-    fn missing_peers(&self, pair: &[Tid; 2], known: &Pair, end: usize) -> u32 {
+    fn missing_peers(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: &impl Fn(Tid) -> LinkHealth) -> u32 {
+        let is_confirmed = |pair: &[Tid; 2], known: &Pair| pair.iter().all(|host| health(*host).alive_at > known.since);
+        if !is_confirmed(pair, known) {
+            return 0;
+        }
         let partner = &known.names[1 - end];
         let open = self.pairs.iter().filter_map(|(other, known)| {
             let at = other.iter().position(|tid| *tid == pair[end])?;
-            Some(&known.names[1 - at])
+            is_confirmed(other, known).then_some(&known.names[1 - at])
         });
         let ties_won = self.ties_won.get(&known.names[end]).into_iter().flat_map(BTreeMap::keys);
         let peers: BTreeSet<&String> = open.chain(ties_won).filter(|name| *name != partner).collect();
@@ -126,21 +133,22 @@ impl Suspicions {
     }
 
     /// Returns the weight of the evidence against host `end` of a pair.
-    fn evidence_against(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: LinkHealth) -> u32 {
-        let own = if health.received_in_time { health.bad_beats } else { HISTORY_BEATS };
-        own + OTHER_WEIGHT * self.missing_peers(pair, known, end)
+    fn evidence_against(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: &impl Fn(Tid) -> LinkHealth) -> u32 {
+        let link = health(pair[end]);
+        let own = if link.received_in_time { link.bad_beats } else { HISTORY_BEATS };
+        own + OTHER_WEIGHT * self.missing_peers(pair, known, end, health)
     }
 
     /// Returns the evidence against host `end` of a pair as text.
-    fn reason(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: LinkHealth) -> String {
-        let own = match health.received_in_time {
-            true => format!(
-                "{} of the last {HISTORY_BEATS} beats of the master's own link to it were bad",
-                health.bad_beats
-            ),
+    fn reason(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: &impl Fn(Tid) -> LinkHealth) -> String {
+        let link = health(pair[end]);
+        let own = match link.received_in_time {
+            true => {
+                format!("{} of the last {HISTORY_BEATS} beats of the master's own link to it were bad", link.bad_beats)
+            }
             false => "the master does not hear it either".to_owned(),
         };
-        format!("{own}, and {} others miss it", self.missing_peers(pair, known, end))
+        format!("{own}, and {} others miss it", self.missing_peers(pair, known, end, health))
     }
 }
 
@@ -149,7 +157,7 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(10);
-    const FINE: LinkHealth = LinkHealth { bad_beats: 0, received_in_time: true };
+    const FINE: LinkHealth = LinkHealth { bad_beats: 0, received_in_time: true, alive_at: Duration::MAX };
 
     fn host(number: u32) -> (Tid, String) {
         (Tid::host_number(number), format!("h{number}"))
@@ -164,8 +172,7 @@ mod tests {
     #[test]
     fn the_one_whose_link_to_the_master_is_bad_goes_whoever_complains_first() {
         let (ill, well, now) = (host(3), host(4), Duration::from_secs(50));
-        let health =
-            |tid| if tid == Tid::host_number(3) { LinkHealth { bad_beats: 5, received_in_time: true } } else { FINE };
+        let health = |tid| if tid == Tid::host_number(3) { LinkHealth { bad_beats: 5, ..FINE } } else { FINE };
         for (from, of) in [(&ill, &well), (&well, &ill)] {
             let mut suspicions = Suspicions::default();
             suspicions.report(from.clone(), of.clone(), now);
@@ -175,7 +182,7 @@ mod tests {
         // The same host is removed if the master receives nothing from it.
         let mut suspicions = Suspicions::default();
         suspicions.report(ill.clone(), well.clone(), now);
-        let health = |tid| LinkHealth { bad_beats: 0, received_in_time: tid != Tid::host_number(3) };
+        let health = |tid| LinkHealth { received_in_time: tid != Tid::host_number(3), ..FINE };
         assert_eq!(evicted(&mut suspicions, now, health), Some(ill.0));
     }
 
@@ -183,7 +190,7 @@ mod tests {
     fn little_is_waited_for_and_then_enough() {
         let (mut suspicions, now) = (Suspicions::default(), Duration::from_secs(50));
         suspicions.report(host(3), host(4), now);
-        let health = |tid| LinkHealth { bad_beats: u32::from(tid == Tid::host_number(3)), received_in_time: true };
+        let health = |tid| LinkHealth { bad_beats: u32::from(tid == Tid::host_number(3)), ..FINE };
         assert_eq!(evicted(&mut suspicions, now, health), None);
         // A repeated report, from either host, is no new evidence and does not restart the wait.
         suspicions.report(host(4), host(3), now + PATIENCE / 2);
@@ -206,6 +213,22 @@ mod tests {
             // The pairs that contain the removed host have been dropped, so no other host is removed.
             assert_eq!(evicted(&mut suspicions, now + PATIENCE, |_| FINE), None);
         }
+    }
+
+    /// Host 2 is the first that says that host 5 has died, while one that lies denies its link to host 2.
+    #[test]
+    fn who_reports_a_dead_host_first_is_not_to_blame_for_it() {
+        let (mut suspicions, now) = (Suspicions::default(), Duration::from_secs(50));
+        suspicions.report(host(2), host(7), now);
+        suspicions.report(host(2), host(5), now + PATIENCE / 2);
+        // Neither pair is decided by the other.
+        let health = |tid| match tid == Tid::host_number(5) {
+            true => LinkHealth { alive_at: now + PATIENCE / 2, ..FINE },
+            false => FINE,
+        };
+        assert_eq!(evicted(&mut suspicions, now + PATIENCE / 2, health), None);
+        suspicions.forget(Tid::host_number(5));
+        assert_eq!(evicted(&mut suspicions, now + PATIENCE, health), Some(Tid::host_number(7)));
     }
 
     #[test]
@@ -232,8 +255,7 @@ mod tests {
     #[test]
     fn a_healthy_host_between_two_bad_ones_stays() {
         let (mut suspicions, now) = (Suspicions::default(), Duration::from_secs(50));
-        let health =
-            |tid| LinkHealth { bad_beats: if tid == Tid::host_number(4) { 0 } else { 9 }, received_in_time: true };
+        let health = |tid| LinkHealth { bad_beats: if tid == Tid::host_number(4) { 0 } else { 9 }, ..FINE };
         suspicions.report(host(4), host(3), now);
         suspicions.report(host(4), host(5), now);
         assert_eq!(evicted(&mut suspicions, now, health), Some(Tid::host_number(3)));
