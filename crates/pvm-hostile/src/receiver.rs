@@ -23,6 +23,8 @@ const REPORTS: u64 = 100;
 /// How late a late report is, in milliseconds. The patience of the sender's daemon ends before that, or later.
 const LATE_MS: std::ops::Range<u64> = 5..500;
 const FORGED: u64 = 20;
+/// Of how many reports two are violations of the protocol.
+const REPORTS_PER_VIOLATIONS: u32 = 2_000;
 /// The number of bodies whose secrets this host remembers.
 const BODIES_MAX: usize = 64;
 
@@ -142,10 +144,13 @@ fn report_all(life: &mut Life, body: &Body, head: &DatagramHead) {
     let count = life.prng.u64(1..REPORTS);
     life.note("reports", count);
     for number in 0..count as u32 {
-        let missing = match life.prng.u32(..4) {
+        // The receiver of a violation ends the link, so there are few.
+        let missing = match life.prng.u32(..REPORTS_PER_VIOLATIONS) {
             0 => vec![0..u32::MAX; REPORT_RANGES_MAX],
             1 => vec![u32::MAX - 1..u32::MAX, 0..0],
-            _ => vec![0..1, 1..body.parts],
+            other => [vec![0..u32::MAX], vec![u32::MAX - 1..u32::MAX], vec![0..1, 1..body.parts.max(2)]]
+                [other as usize % 3]
+                .clone(),
         };
         let round = [head.round, head.round + number, u32::MAX][life.prng.usize(..3)];
         send(life, body.key.origin, body.key, BodyRequest::Report { round, missing });

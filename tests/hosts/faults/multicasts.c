@@ -237,6 +237,7 @@ static int chief(int count, int seed)
         all.senders[i] = spawn_on(hosts[i].hi_name, "sender");
         if (all.senders[i] < 0)
             return 1;
+        pvm_notify(PvmTaskExit, GONE, 1, &all.senders[i]);
         pvm_initsend(PvmDataDefault);
         pvm_pkint(words, 2, 1);
         pvm_send(all.senders[i], SETUP);
@@ -257,6 +258,11 @@ static int chief(int count, int seed)
             pvm_upkint(&tid, 1, 1);
             for (i = 0; i < all.count; i++)
                 all.is_gone[i] |= all.tids[i] == tid;
+            for (i = 0; i < SENDERS; i++)
+                if (all.senders[i] == tid) {
+                    printf("error a sender is gone: t%x\n", tid);
+                    return 1;
+                }
             printf("gone %x\n", tid);
         } else if (tag == ADDED) {
             pvm_upkint(&number, 1, 1);
