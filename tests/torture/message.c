@@ -12,8 +12,8 @@
 
 enum { MAGIC = 0x70766d21, WEIGHT_OF_ENVELOPE = 256, MUTATED_SEND = 20 };
 
-/* By how much the clocks of two cores may differ, in ns, and how late a mutated send is, in us. */
-enum { MARGIN_NS = 200, LATE_US = 200000 };
+/* By how much the clocks of two cores may differ, in ns, and how many us a mutated send waits for another one at most. */
+enum { MARGIN_NS = 200, LATE_US = 20000 };
 
 enum shape { BYTES, INTS, DOUBLES, MIXED, SHAPES };
 
@@ -88,13 +88,19 @@ static uint32_t check_of(const struct head *head, const struct receiver *receive
     return (uint32_t)sum;
 }
 
-/* Returns whether the deliberate error of this name is to be made now. It is made once, by the task at position
- * 0, in a message to a task that is never killed, since the death of the receiver would hide the error. */
+/* Returns whether the deliberate error of this name can be made now: by the task at position 0, in a message to a task
+ * that is never killed, since the death of the receiver would hide the error. */
+static int may_mutate(const char *name, unsigned to)
+{
+    return mutated(name) && mine->position == 0 && mine->messages_sent >= MUTATED_SEND &&
+           table->logs[to].position < table->immortals;
+}
+
+/* Returns whether the deliberate error of this name is to be made now, which is made once. */
 static int mutate_now(const char *name, unsigned to)
 {
     static int done;
-    if (done || !mutated(name) || mine->position != 0 || mine->messages_sent < MUTATED_SEND ||
-        table->logs[to].position >= table->immortals)
+    if (done || !may_mutate(name, to))
         return 0;
     return done = 1;
 }
@@ -118,6 +124,25 @@ static void note_end(unsigned to, enum class class)
 {
     uint32_t number = mine->begun[to][class];
     mine->sent_at[to][class][number % LATEST] = now_ns() >> 4 << 16 | (number & 0xffff);
+}
+
+/* Returns how many messages other tasks have sent to that task. */
+static uint64_t sent_by_others(unsigned to)
+{
+    uint64_t sent = 0;
+    unsigned from, class;
+    for (from = 0; from < table->incarnations; from++)
+        for (class = 0; from != me && class < CLASSES; class++)
+            sent += table->logs[from].sent[to][class];
+    return sent;
+}
+
+/* Waits until another task has sent a message to that task. */
+static void be_late(unsigned to)
+{
+    uint64_t sent = sent_by_others(to), start = now_ns();
+    while (sent_by_others(to) == sent && now_ns() - start < LATE_US * 1000ull)
+        usleep(100);
 }
 
 static void count_sent(unsigned to, enum class class, unsigned size)
@@ -230,9 +255,10 @@ void send_message(struct random *random, enum class class, const unsigned *to, u
         send_message(random, class, to, count, 100, note);
         memcpy(&out, &held, length);
     }
-    if (mutate_now("late", to[0])) {
+    /* Again and again, since the receiver may happen to ask for messages of this task, or look later. */
+    if (may_mutate("late", to[0])) {
         note_end(to[0], class);
-        usleep(LATE_US);
+        be_late(to[0]);
     }
     if (!mutate_now("drop", to[0]))
         transmit(class, to, count, length);
