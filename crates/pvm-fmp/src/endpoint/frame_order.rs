@@ -7,6 +7,7 @@
 
 use super::{Endpoint, Step};
 use crate::arrival::Sink;
+use crate::peer::Peer;
 use crate::ports::ONLY;
 use crate::queue::Kind;
 use crate::{NoMemory, SendError};
@@ -97,14 +98,17 @@ impl Endpoint {
     fn queue_after_frame(&mut self, index: usize) -> Result<(), SendError> {
         let peer = self.peers[index].as_mut().expect("connected");
         let frame = peer.last_message();
+        // A second peer may have been introduced: this entry and all that follow have the time.
+        let set_alone = |peer: &mut Peer, is_alone| {
+            peer.out.iter_mut().for_each(|out| out.writer.set_alone(is_alone));
+        };
+        set_alone(peer, false);
         let mut words = [0u8; 24];
         words[..8].copy_from_slice(&(frame & !ONLY).to_ne_bytes());
         let queued = peer.push(self.tid, &self.heap, Kind::AfterFrame, &[0; 6], &words);
         queued.map_err(|NoMemory| SendError::NoMemory)?;
         peer.after_frame = frame;
-        if let Some(out) = &mut peer.out {
-            out.writer.set_alone(frame & ONLY != 0);
-        }
+        set_alone(peer, frame & ONLY != 0);
         Ok(())
     }
 }

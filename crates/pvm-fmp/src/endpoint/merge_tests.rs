@@ -66,21 +66,25 @@ fn messages_of_several_senders_are_taken_in_the_order_of_sending() {
     }
 }
 
-/// The only peer of a receiver does not read the time for short messages.
+/// The only peer of a receiver does not read the time.
 #[test]
 fn the_time_counts_from_the_introduction_of_a_second_peer_on() {
-    let (host, mut to, mut from) = host(2);
-    let mut send_short = |sender: usize, number: usize| {
-        if from[sender].send_in_queue(TO, &[number as u32; 6], &[1; 8]).is_none() {
-            send(&mut from[sender], number, 8);
-        }
-    };
-    host.table.message_sent(TO);
-    (0..4).for_each(|number| send_short(0, number));
-    // The receiver takes in nothing meanwhile, not even the introduction.
-    host.table.message_sent(TO);
-    (4..12).for_each(|number| send_short(number % 2, number));
-    assert_eq!(arrived(&mut to), (0..12).collect::<Vec<_>>());
+    for bytes in LENGTHS {
+        let (host, mut to, mut from) = host(2);
+        let mut send_one = |sender: usize, number: usize| {
+            let is_short = bytes <= 100;
+            let short = is_short.then(|| from[sender].send_in_queue(TO, &[number as u32; 6], &body(bytes, 1)));
+            if short.flatten().is_none() {
+                send(&mut from[sender], number, bytes);
+            }
+        };
+        host.table.message_sent(TO);
+        (0..4).for_each(|number| send_one(0, number));
+        // The receiver takes in nothing meanwhile, not even the introduction.
+        host.table.message_sent(TO);
+        (4..12).for_each(|number| send_one(number % 2, number));
+        assert_eq!(arrived(&mut to), (0..12).collect::<Vec<_>>(), "{bytes}");
+    }
 }
 
 #[test]

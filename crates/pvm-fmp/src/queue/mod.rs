@@ -126,7 +126,12 @@ impl Writer {
     pub fn set_alone(&mut self, is_alone: bool) {
         self.is_alone = is_alone;
     }
-    /// Returns the stamp of the next short message, unless the latest stamp is later than the time.
+    /// Returns the stamp of the next entry.
+    #[inline(always)]
+    fn stamp(&self) -> u64 {
+        self.time().unwrap_or_else(|| self.clock.next())
+    }
+    /// Returns the stamp of the next entry, unless the latest stamp is later than the time.
     #[inline(always)]
     pub fn time(&self) -> Option<u64> {
         // Stamps wrap, so a stamp must not become too old.
@@ -144,7 +149,7 @@ impl Writer {
         if kind == Kind::Message && self.write_immediate(ring, meta, body) {
             return;
         }
-        let time = self.clock.next();
+        let time = self.stamp();
         self.write_whole(ring, time | u64::from(kind as u8), meta, body);
     }
 
@@ -178,7 +183,7 @@ impl Writer {
         if self.write_immediate(ring, meta, body) {
             return;
         }
-        let time = self.time().unwrap_or_else(|| self.clock.next());
+        let time = self.stamp();
         self.skip(ring);
         self.publish(ring, time | fields(body.len(), Kind::Message as u8), meta, body);
         self.position.advance(2, ring);
@@ -193,7 +198,7 @@ impl Writer {
         let immediate =
             well_known_number(meta).and_then(|well_known| Immediate::new([meta[0], meta[1]], well_known, body));
         match immediate {
-            Some(immediate) => self.put(ring, self.time().unwrap_or_else(|| self.clock.next()), &immediate),
+            Some(immediate) => self.put(ring, self.stamp(), &immediate),
             None => return false,
         }
         true
@@ -577,7 +582,6 @@ impl Entry<'_> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::stamp::PARITY_SHIFT;
     use super::*;
     use crate::clock::FIELDS;
 
@@ -731,6 +735,7 @@ mod tests {
     /// These tests have one thread, so ThreadSanitizer (`--cfg one_mapping`) has nothing to find in them.
     #[cfg(not(one_mapping))]
     mod generated {
+        use super::super::stamp::PARITY_SHIFT;
         use super::*;
         use proptest::prelude::*;
         use std::collections::VecDeque;
