@@ -148,9 +148,8 @@ fn report_all(life: &mut Life, body: &Body, head: &DatagramHead) {
         let missing = match life.prng.u32(..REPORTS_PER_VIOLATIONS) {
             0 => vec![0..u32::MAX; REPORT_RANGES_MAX],
             1 => vec![u32::MAX - 1..u32::MAX, 0..0],
-            other => [vec![0..u32::MAX], vec![u32::MAX - 1..u32::MAX], vec![0..1, 1..body.parts.max(2)]]
-                [other as usize % 3]
-                .clone(),
+            even if even % 2 == 0 => vec![0..1, 1..u32::MAX],
+            _ => vec![0..1, 1..body.parts.max(2)],
         };
         let round = [head.round, head.round + number, u32::MAX][life.prng.usize(..3)];
         send(life, body.key.origin, body.key, BodyRequest::Report { round, missing });
