@@ -65,8 +65,6 @@ mod upkeep;
 const EVENTS_MAX: usize = 256;
 /// Connections accepted in a row before other events are handled.
 const ACCEPTS_IN_A_ROW_MAX: usize = 64;
-/// Pause when there is no descriptor left for a new connection.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// The bit of the debug mask that makes the daemon log when tasks enroll and leave.
 const DEBUG_TASKS: i32 = 0x4;
@@ -347,6 +345,9 @@ impl Daemon {
             limited.into_iter().for_each(|connection| self.flush(connection));
             self.execute_actions();
         }
+        if self.pending.resume_accepting(Instant::now()) {
+            self.watch_listener(EventFlags::IN);
+        }
         if self.upkeep.begin_check(Instant::now()) {
             self.check(now);
         }
@@ -425,7 +426,7 @@ impl Daemon {
             let socket = match rustix::net::accept_with(&self.socket_directory.listener, flags) {
                 Ok(socket) => socket,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    return std::thread::sleep(ACCEPT_PAUSE);
+                    return self.pause_accepting();
                 }
                 Err(_) => return,
             };
@@ -438,6 +439,18 @@ impl Daemon {
                 self.connections.close(connection);
             }
         }
+    }
+
+    /// Stops to watch for new connections for a while.
+    fn pause_accepting(&mut self) {
+        self.watch_listener(EventFlags::empty());
+        self.pending.pause_accepting(Instant::now());
+    }
+
+    /// Watches the listening socket for connections, or does not.
+    fn watch_listener(&self, flags: EventFlags) {
+        // This fails only before tasks may connect.
+        let _ = epoll::modify(&self.epoll, &self.socket_directory.listener, Source::Listener.data(), flags);
     }
 
     /// Handles frames of a connection, as many as the budget allows.

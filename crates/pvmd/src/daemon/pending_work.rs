@@ -1,10 +1,13 @@
-//! Work that the loop has put off: frames of peers that have used up their budget, and sockets that take no
-//! descriptors.
+//! Work that the loop has put off: frames of peers that have used up their budget, sockets that take no descriptors, and
+//! new connections for which there is no descriptor.
 use pvm_core::machine::Connection;
 use pvm_core::tid::Tid;
 use pvm_link::DESCRIPTOR_PAUSE;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+
+/// The pause in accepting after there was no descriptor or no memory for a new connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The work that is continued without an event from the system.
 pub struct PendingWork {
@@ -15,6 +18,8 @@ pub struct PendingWork {
     /// Connections whose socket takes no descriptors now.
     descriptor_limited: BTreeSet<Connection>,
     next_descriptor_try: Instant,
+    /// No connection is accepted before this time.
+    accepts_from: Option<Instant>,
 }
 
 impl PendingWork {
@@ -25,6 +30,7 @@ impl PendingWork {
             hosts: BTreeSet::new(),
             descriptor_limited: BTreeSet::new(),
             next_descriptor_try: Instant::now(),
+            accepts_from: None,
         }
     }
 
@@ -72,12 +78,23 @@ impl PendingWork {
         std::mem::take(&mut self.descriptor_limited)
     }
 
+    /// Begins a pause in accepting connections.
+    pub fn pause_accepting(&mut self, now: Instant) {
+        self.accepts_from = Some(now + ACCEPT_PAUSE);
+    }
+
+    /// Ends the pause in accepting connections if it is over. Returns whether it has ended now.
+    pub fn resume_accepting(&mut self, now: Instant) -> bool {
+        self.accepts_from.take_if(|from| *from <= now).is_some()
+    }
+
     /// Returns how long the loop may sleep at most.
     pub fn sleep_max(&self) -> Option<Duration> {
         if !(self.connections.is_empty() && self.hosts.is_empty()) {
             return Some(Duration::ZERO);
         }
-        (!self.descriptor_limited.is_empty()).then_some(DESCRIPTOR_PAUSE)
+        let descriptors = (!self.descriptor_limited.is_empty()).then_some(DESCRIPTOR_PAUSE);
+        descriptors.into_iter().chain(self.accepts_from.map(|_| ACCEPT_PAUSE)).min()
     }
 }
 
@@ -96,6 +113,10 @@ mod tests {
         work.add_descriptor_limited(7);
         assert!(work.take_descriptor_limited(now).is_empty(), "the pause is not over");
         assert_eq!(work.take_descriptor_limited(now + DESCRIPTOR_PAUSE), BTreeSet::from([7]));
+        work.pause_accepting(now);
+        assert!(!work.resume_accepting(now) && work.sleep_max() == Some(ACCEPT_PAUSE));
+        assert!(work.resume_accepting(now + ACCEPT_PAUSE) && !work.resume_accepting(now + ACCEPT_PAUSE));
+        assert_eq!(work.sleep_max(), None);
         work.add_connection(3);
         work.add_host(Tid(0x80000));
         assert!(work.has_connection(3) && !work.has_connection(7) && work.has_host(Tid(0x80000)));

@@ -279,6 +279,24 @@ fn frames_go_along_to_members_only() {
     assert_eq!(daemon.route.poll_event(), Some(RouteEvent::Wanted { host: host(1) }));
 }
 
+/// The listener is not watched while there is no descriptor, so the loop neither sleeps nor spins for it.
+#[test]
+fn a_daemon_without_descriptors_accepts_later() {
+    let mut fixture = Fixture::new();
+    fixture.join();
+    fixture.run_until("not joined", |fixture| fixture.log().contains("joined"));
+    fixture.daemon.pause_accepting();
+    let _client = UnixStream::connect(fixture.daemon.socket_directory.socket()).unwrap();
+    let is_accepted = |fixture: &mut Fixture| fixture.daemon.connections.get_mut(1).is_some();
+    let is_paused = |fixture: &Fixture| fixture.daemon.pending.sleep_max().is_some();
+    fixture.step();
+    assert!(is_accepted(&mut fixture) != is_paused(&fixture));
+    fixture.run_until("the pause does not end", |fixture| !is_paused(fixture));
+    while !is_accepted(&mut fixture) {
+        fixture.step();
+    }
+}
+
 // ----- processes
 
 #[test]
