@@ -3,6 +3,11 @@
 use crate::flows::multicast::McastRoute;
 use crate::ranges::{self, RangeError};
 
+/// The longest file, in bytes: some 250 for each of the most hosts that a machine can have.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
+/// How many bad lines are named, and with how many characters each. The text fits into a pipe that nobody reads.
+const COMPLAINTS_MAX: usize = 20;
+const COMPLAINT_CHARS_MAX: usize = 300;
 /// The longest line, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// The greatest value of `sp=`; the least is 1.
@@ -241,6 +246,16 @@ impl Hostfile {
         file
     }
 
+    /// Names the lines that were skipped, for people. `name`: the file. There are a few dozen lines at most.
+    pub fn complaints(&self, name: &str) -> Vec<String> {
+        let text = |(line, error): &(usize, LineError)| format!("{name} line {line}: {error}");
+        let short = |text: String| text.chars().take(COMPLAINT_CHARS_MAX).collect();
+        let mut complaints: Vec<String> = self.errors.iter().take(COMPLAINTS_MAX).map(text).map(short).collect();
+        let more = self.errors.len() - complaints.len();
+        complaints.extend((more > 0).then(|| format!("{name} has {more} more such lines")));
+        complaints
+    }
+
     fn line(&mut self, line: &str) -> Result<(), LineError> {
         let words = words(line)?;
         match words.split_first() {
@@ -410,6 +425,17 @@ mod tests {
         assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
         assert_eq!(file.errors[4].1, LineError::TooLong);
         assert_eq!(file.errors[6].1, LineError::BadName("-oX".into()));
+    }
+
+    #[test]
+    fn complaints_about_a_file_are_few_and_short() {
+        let lines = |count: usize| format!("a {}\n", "y".repeat(9_000)).repeat(count);
+        let complaints = |count| Hostfile::parse(&lines(count)).complaints("f");
+        assert!(complaints(0).is_empty());
+        assert_eq!(complaints(COMPLAINTS_MAX).len(), COMPLAINTS_MAX);
+        let many = complaints(900);
+        assert!(many[0].starts_with("f line 1: unknown option 'yyy") && many[0].len() == COMPLAINT_CHARS_MAX);
+        assert_eq!(many.last().unwrap(), "f has 880 more such lines");
     }
 
     #[test]

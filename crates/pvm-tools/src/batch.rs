@@ -1,5 +1,6 @@
 //! The hosts of a job: Slurm, PBS (Torque), LSF, Grid Engine and Flux tell a job its hosts by variables or files.
 use crate::hosts::{self, Wanted};
+use pvm_core::hostfile;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -92,7 +93,8 @@ fn line(host: &str, slots: Option<usize>) -> String {
 }
 
 fn read(file: &str) -> Result<String, String> {
-    std::fs::read_to_string(Path::new(file)).map_err(|error| format!("{file}: {error}"))
+    let text = pvm_link::read_bounded(Path::new(file), hostfile::FILE_BYTES_MAX);
+    text.map(|text| String::from_utf8_lossy(&text).into_owned()).map_err(|error| format!("{file}: {error}"))
 }
 
 /// Reads Slurm's list of hosts, and its numbers of tasks if they are given and as many as the hosts.

@@ -41,11 +41,11 @@ pub fn of_words(words: &[String]) -> Result<Vec<Wanted>, String> {
 
 /// Returns the hosts of a hostfile that are started at once, without those that are only described for later.
 pub fn of_file(path: &Path) -> Result<Vec<Wanted>, String> {
-    let text = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let name = path.display().to_string();
+    let text = pvm_link::read_bounded(path, hostfile::FILE_BYTES_MAX).map_err(|error| format!("{name}: {error}"))?;
     let file = Hostfile::parse(&String::from_utf8_lossy(&text));
-    let errors = file.errors.iter().map(|(line, error)| format!("{}:{line}: {error}", path.display()));
-    match errors.collect::<Vec<_>>() {
-        errors if !errors.is_empty() => Err(errors.join("\n")),
+    match file.complaints(&name) {
+        complaints if !complaints.is_empty() => Err(complaints.join("\n")),
         _ => Ok(file.hosts.iter().filter(|host| !host.later).map(Wanted::of).collect()),
     }
 }

@@ -18,6 +18,8 @@ const TRANSIENT_CLASS: &str = "###_HPVM_RUN_###";
 const HALT_WAIT: Duration = Duration::from_secs(10);
 /// The pause between two checks whether the machine has ended.
 const HALT_PAUSE: Duration = Duration::from_millis(5);
+/// The most that is shown of what a daemon complains of when it starts, in bytes.
+const COMPLAINTS_BYTES_MAX: u64 = 64 << 10;
 
 /// The reason why no machine can be used.
 #[derive(Debug)]
@@ -144,15 +146,13 @@ fn start(arguments: &[OsString]) -> Result<Child, MachineError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(MachineError::NoProgram(places)),
         Err(error) => return Err(MachineError::Start(program, error)),
     };
-    // When the daemon is ready, it prints the path of its socket in one line, and closes its ends of both pipes.
+    // When the daemon is ready, it prints the path of its socket in one line, and closes its ends of both pipes. Both are
+    // read at the same time: it may complain more than a pipe holds.
+    let complaints = daemon.stderr.take().map(|stderr| std::thread::spawn(move || read_complaints(stderr)));
     let mut line = String::new();
     let read = daemon.stdout.take().map_or(Ok(0), |out| BufReader::new(out).read_line(&mut line));
-    let mut complaints = Vec::new();
-    if let Some(mut stderr) = daemon.stderr.take() {
-        // If the daemon's messages cannot be read, they are not shown.
-        let _ = stderr.read_to_end(&mut complaints);
-    }
-    let complaints = String::from_utf8_lossy(&complaints).into_owned();
+    // If the daemon's messages cannot be read, they are not shown.
+    let complaints = complaints.and_then(|thread| thread.join().ok()).unwrap_or_default();
     match read {
         Ok(count) if count > 0 => {
             eprint!("{complaints}");
@@ -164,6 +164,13 @@ fn start(arguments: &[OsString]) -> Result<Child, MachineError> {
         }
         Err(error) => Err(MachineError::Start(program, error)),
     }
+}
+
+/// Reads what a daemon complains of, up to a limit.
+fn read_complaints(stderr: impl Read) -> String {
+    let mut bytes = Vec::new();
+    let _ = stderr.take(COMPLAINTS_BYTES_MAX).read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Marks the machine as one that ends with the last `pvm run`.

@@ -181,6 +181,18 @@ fn a_hostfile_that_cannot_be_read_is_told() {
 }
 
 #[test]
+fn a_hostfile_with_many_bad_lines_is_complained_of_in_a_few() {
+    let sandbox = Sandbox::new();
+    // More than a pipe holds.
+    let lines = format!("localhost {}\n", "x".repeat(200)).repeat(900);
+    std::fs::write(sandbox.path().join("hosts"), lines).unwrap();
+    let output = sandbox.run(&["hosts"]);
+    let said = err(&output);
+    assert!(output.status.success() && said.contains("hostfile has 880 more such lines"), "{said}");
+    assert_eq!(said.matches("unknown option").count(), 20, "{said}");
+}
+
+#[test]
 fn a_console_whose_machine_ends_says_so() {
     let sandbox = Sandbox::new();
     let console = sandbox.console(&[]);

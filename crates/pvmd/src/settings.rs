@@ -7,7 +7,7 @@ use crate::{addresses, resolve};
 use pvm_core::fabric::Wish;
 use pvm_core::flows::multicast::McastRoute;
 use pvm_core::flows::pacing::Pacing;
-use pvm_core::hostfile::{HostLine, Hostfile};
+use pvm_core::hostfile::{self, HostLine, Hostfile};
 use pvm_core::machine::limits::{
     GROUPS_MAX, HOST_REQUESTS_MAX, HOST_WATCHES_MAX, Limits, MAILBOX_BYTES_MAX, MEMBERS_MAX, TASK_REQUESTS_MAX,
     TASK_WATCHES_MAX,
@@ -102,8 +102,7 @@ impl Settings {
         let file = read_hostfile(options)?;
         let machine_id = machine_id_on_input().or_else(|| rendezvous::machine_id(variable));
         let mut settings = Settings::find(options, machine_id, Rank::Master)?;
-        let bad_lines = file.errors.iter().map(|(line, error)| format!("hostfile line {line}: {error}"));
-        settings.complaints.extend(bad_lines);
+        settings.complaints.extend(file.complaints("hostfile"));
         settings.helpers = helpers();
         settings.machine.hostfile = file;
         settings.machine.trusted = variable("PVM_TRUSTED_NET").is_some_and(|value| value != "0");
@@ -361,7 +360,8 @@ fn read_hostfile(options: &Options) -> crate::Result<Hostfile> {
     let Some(path) = options.hostfile.clone().or_else(|| variable("PVMHOSTFILE").map(PathBuf::from)) else {
         return Ok(Hostfile::default());
     };
-    let text = std::fs::read(&path).map_err(|error| format!("hostfile {}: {error}", path.display()))?;
+    let text = pvm_link::read_bounded(&path, hostfile::FILE_BYTES_MAX)
+        .map_err(|error| format!("hostfile {}: {error}", path.display()))?;
     Ok(Hostfile::parse(&String::from_utf8_lossy(&text)))
 }
 

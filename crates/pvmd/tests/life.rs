@@ -171,7 +171,7 @@ fn a_hostfile_names_the_search_path_and_bad_ones_are_diagnosed() {
     assert_eq!(task.output_of(spawn_of("pwd", &[], 1)), "/\n");
     assert!(directory.log().contains("hostfile line 3: unknown option 'xx=1'"), "{}", directory.log());
     let other = Directory::new();
-    for arguments in [&["/no/such/file"][..], &["-x"], &["a", "b"], &["-s"]] {
+    for arguments in [&["/no/such/file"][..], &["/dev/zero"], &["-x"], &["a", "b"], &["-s"]] {
         let output = other.command().args(arguments).output().unwrap();
         assert!(!output.status.success() && !output.stderr.is_empty(), "{arguments:?}");
     }

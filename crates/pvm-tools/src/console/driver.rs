@@ -15,6 +15,8 @@ use std::process::{Child, ExitCode};
 
 /// The file in the home directory whose commands every console runs first.
 const RC_FILE: &str = ".pvmrc";
+/// The longest such file, in bytes.
+const RC_BYTES_MAX: usize = 1 << 20;
 /// The exit status of a console that could not run.
 const EXIT_FAILURE: u8 = 1;
 
@@ -105,7 +107,7 @@ impl Driver {
     fn run_commands_file(&mut self) -> io::Result<Flow> {
         // Without a home directory the current directory is used.
         let home = std::env::var_os("HOME").map_or(PathBuf::from("."), PathBuf::from);
-        let Ok(text) = std::fs::read(home.join(RC_FILE)) else { return Ok(Flow::Continue) };
+        let Ok(text) = pvm_link::read_bounded(&home.join(RC_FILE), RC_BYTES_MAX) else { return Ok(Flow::Continue) };
         for line in String::from_utf8_lossy(&text).split_terminator('\n') {
             say(&format!("{line}\n"))?;
             let flow = self.execute(line)?;
