@@ -24,7 +24,8 @@ pub(crate) fn write(socket: impl AsFd, parts: &[IoSlice<'_>]) -> Result<usize, E
 }
 
 /// Makes a connection fail when sent data stays unread for `timeout`. A peer without room for data then counts as
-/// absent, so this is only for links that the peer always reads.
+/// absent, and after several short outages Linux ends connections that have carried data in between: only for links that
+/// are made again.
 pub(crate) fn limit_unread(socket: impl AsFd, timeout: Duration) -> Result<(), Errno> {
     let milliseconds = timeout.as_millis().min(u128::from(u32::MAX)) as u32;
     sockopt::set_tcp_user_timeout(socket, milliseconds)

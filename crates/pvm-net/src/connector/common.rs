@@ -106,10 +106,7 @@ impl Common {
 
     /// Prepares an authenticated pair for the user of the connector.
     pub fn finish_pair(&self, control: Link, data: Link) -> Result<Box<Pair>, LinkError> {
-        let mut control = self.finish_link(control)?;
-        // Daemons always read their control links. A data link may wait for a slow receiver for as long as necessary.
-        control.limit_unread(self.timeout)?;
-        Ok(Box::new(Pair { control, data: self.finish_link(data)? }))
+        Ok(Box::new(Pair { control: self.finish_link(control)?, data: self.finish_link(data)? }))
     }
 
     /// Prepares an authenticated link for its user, who watches the socket from now on.

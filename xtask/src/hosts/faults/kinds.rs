@@ -20,8 +20,10 @@ const CLOSED_TIME: Duration = Duration::from_secs(5);
 const STOPPED_TIME: Duration = Duration::from_secs(30);
 /// How long a task is stopped: longer than its peers wait until they give a link up, which is 30 s.
 const TASK_STOPPED_TIME: Duration = Duration::from_secs(35);
-/// How long an interface is down without the loss of its host.
-const FLAP_TIME: Duration = Duration::from_secs(3);
+/// How long an interface is down without the loss of its host, how long it then works, and how often that happens:
+/// together the interface is down for longer than a host may be silent.
+const FLAP_TIMES: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(6)];
+const FLAPS: u32 = 6;
 /// How long a host is cut off. After the shorter cut, the machine must still have the host; after the longer cut, the
 /// machine must have lost the host.
 const CUT_TIMES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
@@ -130,7 +132,7 @@ impl Fault {
             Fault::ShortCut => "a host is cut off for 5 s",
             Fault::LongCut => "a host is cut off for 60 s",
             Fault::LinkDown => "the interface of a host is down for 60 s",
-            Fault::LinkFlap => "the interface of a host is down for 3 s",
+            Fault::LinkFlap => "the interface of a host is down for 3 s, six times",
             Fault::Loss => "1 % of all frames is lost",
             Fault::Delay => "50 ms delay of each frame",
             Fault::Rough => "0 to 20 ms delay, 1 % lost, 1 % doubled",
@@ -229,10 +231,12 @@ impl Fault {
                 link_up(run)
             }
             Fault::LinkFlap => {
-                run.victim().sh("ip link set eth0 down")?;
-                std::thread::sleep(FLAP_TIME);
-                link_up(run)?;
-                std::thread::sleep(TALK_TIME);
+                for _ in 0..FLAPS {
+                    run.victim().sh("ip link set eth0 down")?;
+                    std::thread::sleep(FLAP_TIMES[0]);
+                    link_up(run)?;
+                    std::thread::sleep(FLAP_TIMES[1]);
+                }
                 Ok(())
             }
             Fault::Loss => talk(run, &["loss 10"]),
