@@ -7,11 +7,13 @@
 use super::action::{Action, DirectTicket};
 use super::core::{Core, SubMachine};
 use super::event::Event;
+use super::settings::Time;
 use crate::codes::Code;
 use crate::proto::{LinkCause, Reply};
 use crate::tid::Tid;
 use crate::wire::{DirectCall, Frame, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Requests for a direct link to a task of this host that has not enrolled yet.
 ///
@@ -20,6 +22,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// * Reached: the link is refused
 /// * Test: `the_links_that_wait_for_a_task_are_limited`
 pub(super) const WAITING_MAX: usize = 4096;
+
+/// How long a request waits for a task to enroll. A program that was started and is no task would keep it for ever, and
+/// a task with an open request looks for its answer at each send.
+const DEFERRED_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A direct link that a task of this host has requested.
 struct LinkRequest {
@@ -41,6 +47,8 @@ pub(super) struct LinkQuestion {
 struct DeferredRequest {
     question: LinkQuestion,
     call: Option<DirectCall>,
+    /// When it is refused.
+    until: Time,
 }
 
 /// Direct links that are being set up.
@@ -50,7 +58,7 @@ pub(super) struct Directs {
     last: u32,
     /// Requests of tasks of this host, by number.
     requests: BTreeMap<u32, LinkRequest>,
-    /// Requests from other hosts for links to tasks of this host that have not enrolled yet.
+    /// Requests from other hosts for links to tasks of this host that have not enrolled yet, in the order of arrival.
     deferred: Vec<DeferredRequest>,
     /// Tasks that refuse direct links.
     refusing: BTreeSet<Tid>,
@@ -76,6 +84,13 @@ impl SubMachine for Directs {
 /// Returns the ticket of a request of this host.
 fn own_ticket(core: &Core, number: u32) -> DirectTicket {
     DirectTicket { host: core.own_host(), number }
+}
+
+/// Refuses requests of other hosts.
+fn refuse_all(core: &mut Core, requests: Vec<DeferredRequest>) {
+    for DeferredRequest { question: LinkQuestion { number, from, .. }, .. } in requests {
+        core.send_host(from.host(), Frame::DirectRefused { number, why: Refusal::Denied });
+    }
 }
 
 /// Returns the answer to a task that gets no link.
@@ -152,7 +167,7 @@ impl Directs {
             if self.deferred.len() >= WAITING_MAX {
                 return refuse(core, Refusal::Denied);
             }
-            return self.deferred.push(DeferredRequest { question, call });
+            return self.deferred.push(DeferredRequest { question, call, until: core.now + DEFERRED_TIME_MAX });
         }
         let (ticket, task, peer) = (DirectTicket { host: from.host(), number }, to, from);
         match call {
@@ -169,9 +184,20 @@ impl Directs {
 
     /// Handles the requests that waited for a task to enroll.
     fn serve_deferred(&mut self, core: &mut Core, tid: Tid) {
-        for DeferredRequest { question, call } in self.take_deferred(tid) {
+        for DeferredRequest { question, call, .. } in self.take_deferred(tid) {
             self.link_requested(core, question, call);
         }
+    }
+
+    /// Returns when [`Directs::on_time`] must be called next.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        self.deferred.first().map(|ask| ask.until)
+    }
+
+    /// Refuses the requests that have waited for too long.
+    pub fn on_time(&mut self, core: &mut Core) {
+        let count = self.deferred.iter().take_while(|ask| ask.until <= core.now).count();
+        refuse_all(core, self.deferred.drain(..count).collect());
     }
 
     /// Takes out the requests that wait for a task to enroll.
@@ -241,9 +267,7 @@ impl Directs {
             self.requests.remove(&number);
             core.push(Action::CancelDirect { ticket: DirectTicket { host: own, number } });
         }
-        for DeferredRequest { question: LinkQuestion { number, from, .. }, .. } in self.take_deferred(tid) {
-            core.send_host(from.host(), Frame::DirectRefused { number, why: Refusal::Denied });
-        }
+        refuse_all(core, self.take_deferred(tid));
     }
 
     /// Fails the requests that concern a lost host.

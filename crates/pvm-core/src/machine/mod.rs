@@ -131,7 +131,8 @@ impl Machine {
     /// Returns when [`Machine::handle_time`] must be called next, if at all.
     pub fn next_wakeup(&self) -> Option<Time> {
         let barriers = self.parts.groups.next_deadline().map(|(when, _)| when);
-        let wakeups = [self.parts.membership.next_wakeup(&self.core), self.parts.control.next_wakeup(), barriers];
+        let (membership, control) = (self.parts.membership.next_wakeup(&self.core), self.parts.control.next_wakeup());
+        let wakeups = [membership, control, barriers, self.parts.directs.next_wakeup()];
         wakeups.into_iter().flatten().min()
     }
 
@@ -254,6 +255,7 @@ impl Machine {
         self.settle();
         self.parts.control.on_time(&mut self.core);
         self.parts.groups.on_time(&mut self.core);
+        self.parts.directs.on_time(&mut self.core);
         self.settle();
     }
 

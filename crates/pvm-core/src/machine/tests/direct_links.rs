@@ -79,6 +79,21 @@ fn a_link_to_a_task_that_has_not_come_yet_waits_for_it() {
 }
 
 #[test]
+fn a_link_to_a_program_that_never_enrolls_is_refused_after_a_while() {
+    many(|fleet, [one, _, three]| {
+        let mut spawn = spawn_of("prog", 1);
+        (spawn.flags, spawn.place) = (TASK_HOST, ByteBuf::from(b"h2".to_vec()));
+        let child = Tid(fleet.spawn(one, spawn)[0] as u32);
+        let waits = [(one, fleet.send(one, link_to(child))), (three, fleet.send(three, link_to(child)))];
+        fleet.settle();
+        assert_eq!(waits.map(|(asker, wait)| fleet.answer(asker, wait)), [None, None]);
+        fleet.pass(Duration::from_secs(11));
+        let refused = Some(Reply::Error(Code::Denied));
+        assert_eq!(waits.map(|(asker, wait)| fleet.answer(asker, wait)), [refused.clone(), refused]);
+    });
+}
+
+#[test]
 fn nobody_waits_for_a_link_to_one_that_is_gone() {
     many(|fleet, [one, two, three]| {
         let gone = fleet.task(Fleet::host(2));
