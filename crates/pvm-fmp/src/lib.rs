@@ -157,6 +157,7 @@ pub use {
     memory::{can_have, release_free},
     packed_cell::PackedCell,
     preallocated::PreallocatedEndpoint,
+    process::{Addressee, send_signal},
     remote::Remote,
     spin::{Spinner, Wait, WaitHistory},
     stack::has_stack,

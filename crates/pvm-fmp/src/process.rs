@@ -1,4 +1,4 @@
-//! Processes of peers: whether they live, and copies between their memory and ours.
+//! Processes of peers: whether they live, signals to them, and copies between their memory and ours.
 use crate::copy::count_copy;
 use crate::extents::Mapping;
 use crate::segment::Header;
@@ -6,11 +6,38 @@ use crate::sync::ReadOnlyLoad;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// The name of segments in /proc.
 const SEGMENT_PATH: &str = "/memfd:hpvm";
+
+/// Whom a signal is sent to.
+#[derive(Debug, Clone, Copy)]
+pub enum Addressee<'a> {
+    /// The process with this number.
+    Process(Pid),
+    /// All processes of a group.
+    Group(Pid),
+    /// The process of this pidfd, and no other one that has its number by now.
+    Pidfd(BorrowedFd<'a>),
+}
+
+/// Sends a signal, a real-time signal too. Errors are ignored: who has ended needs no signal, and a signal that does not
+/// exist reaches nobody.
+pub fn send_signal(to: Addressee<'_>, signal: i32) {
+    // SAFETY: these calls read no memory of this process; the descriptor is open while it is borrowed.
+    unsafe {
+        match to {
+            Addressee::Process(process) => _ = libc::kill(process.as_raw_nonzero().get(), signal),
+            Addressee::Group(group) => _ = libc::kill(-group.as_raw_nonzero().get(), signal),
+            Addressee::Pidfd(pidfd) => {
+                let no_information = std::ptr::null::<libc::siginfo_t>();
+                libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, no_information, 0);
+            }
+        }
+    }
+}
 
 /// Why bytes could not be copied from or to another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -160,6 +160,11 @@ impl Connections {
         self.clients.get_mut(&connection)
     }
 
+    /// Returns the pidfd of a task's process, if this daemon has not started that process.
+    pub fn process_of(&self, tid: Tid) -> Option<BorrowedFd<'_>> {
+        self.clients.get(&self.of_task(tid)?)?.process.as_ref().map(AsFd::as_fd)
+    }
+
     /// Returns the connection of a task.
     pub fn of_task(&self, tid: Tid) -> Option<Connection> {
         self.tasks.get(&tid)?.connection

@@ -80,9 +80,12 @@ impl Endpoint {
             if done == body.len() || self.spill(index, &memory.stream(cell), body, done).is_ok() {
                 return Ok(());
             }
+            if self.ports.as_ref().is_some_and(|ports| !ports.alive(to)) {
+                // As with a rendezvous: what is sent to the dead is lost.
+                return Ok(());
+            }
             let waits = *start.get_or_insert_with(Instant::now);
-            let lives = self.ports.as_ref().is_none_or(|ports| ports.alive(to));
-            if read == 0 || !lives || waits.elapsed() > self.rendezvous_wait_max {
+            if read == 0 || waits.elapsed() > self.rendezvous_wait_max {
                 return Err(NoMemory);
             }
             std::thread::sleep(Duration::from_micros(100));

@@ -324,6 +324,9 @@ fn without_memory_for_the_rest_nothing_is_sent() {
     let mut kept = Kept::default();
     while b.poll(&mut kept) == 0 {}
     assert!(kept.messages == [(A, [2; 6], b"the next message".to_vec())]);
+    // To the dead, it is sent.
+    host.table.clear(B);
+    assert!(a.send_bytes(B, [3; 6], &body(long, 7)).is_ok());
 }
 
 #[test]

@@ -23,8 +23,12 @@ impl Daemon {
                 self.find(spawn, &file, [directory.as_ref(), beside.as_ref()], debug);
             }
             Action::Start(starts) => self.start(&starts),
-            Action::Signal { tid, process, signal } => self.processes.signal(tid, process, signal),
-            Action::SignalGroup { tid, process, signal } => self.processes.signal_group(tid, process, signal),
+            Action::Signal { tid, process, signal } => {
+                self.processes.signal(tid, process, signal, self.connections.process_of(tid));
+            }
+            Action::SignalGroup { tid, process, signal } => {
+                self.processes.signal_group(tid, process, signal, self.connections.process_of(tid));
+            }
             Action::Input { tid, data } => self.write_input(tid, data),
             // Groups.
             Action::Group { group, action } => {

@@ -1,6 +1,6 @@
 //! The processes of this host's tasks: how they are started, signalled and ended, and their standard streams.
 //!
-//! * `spawner`: starts processes and sends signals; `starters`: several at the same time;
+//! * `spawner`: starts processes; `starters`: several at the same time;
 //! * `outputs`: the pipes that tasks print to;
 //! * `inputs`: the pipes from which tasks read;
 //! * `cores`: the cores to which tasks are bound.
@@ -18,6 +18,7 @@ use pvm_core::codes::Code;
 use pvm_core::machine::Start;
 use pvm_core::proto::{TaskEnd, Usage};
 use pvm_core::tid::Tid;
+use pvm_fmp::{Addressee, send_signal};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 use spawner::{Process, ProcessSpawner, SpawnError};
@@ -101,25 +102,30 @@ impl Processes {
         self.running.get(&tid).map(|running| running.child.id() as i32)
     }
 
-    /// Sends a signal to the process of a task.
-    pub fn signal(&self, tid: Tid, process: i32, signal: i32) {
+    /// Sends a signal to the process of a task. `peer`: the pidfd of the process at the other end of the task's
+    /// connection, if this daemon has not started that process.
+    pub fn signal(&self, tid: Tid, process: i32, signal: i32, peer: Option<BorrowedFd<'_>>) {
         let own = self.running.get(&tid).filter(|running| running.child.id() as i32 == process);
-        spawner::signal(process, signal, own.map(|running| running.pidfd.as_fd()));
+        match (own.map(|running| running.pidfd.as_fd()).or(peer), Pid::from_raw(process)) {
+            (Some(pidfd), _) => send_signal(Addressee::Pidfd(pidfd), signal),
+            (None, Some(process)) => send_signal(Addressee::Process(process), signal),
+            (None, None) => {}
+        }
     }
 
     /// Sends a signal to the process group of a task.
     ///
     /// No other group can get the group's number while a process of the group exists. The leader exists until its
     /// status is read; if a child of the leader has become the task, this child exists.
-    pub fn signal_group(&self, tid: Tid, process: i32, signal: i32) {
+    pub fn signal_group(&self, tid: Tid, process: i32, signal: i32, peer: Option<BorrowedFd<'_>>) {
         let group_of_task = Pid::from_raw(process).and_then(|process| rustix::process::getpgid(Some(process)).ok());
         let group = self.groups.get(&tid).copied();
         if let Some(group) = group.filter(|_| self.running.contains_key(&tid) || group_of_task == group) {
-            spawner::signal_group(group, signal);
+            send_signal(Addressee::Group(group), signal);
         }
         // The task may have moved to another group.
         if group_of_task.is_none() || group_of_task != group {
-            self.signal(tid, process, signal);
+            self.signal(tid, process, signal, peer);
         }
     }
 
@@ -132,7 +138,7 @@ impl Processes {
         let status = waitid(WaitId::PidFd(running.pidfd.as_fd()), options);
         let by_signal = status.is_ok_and(|status| status.is_some_and(|status| status.terminating_signal().is_some()));
         if by_signal && task.is_none_or(|process| process == running.child.id() as i32) {
-            spawner::signal_group(*group, Signal::KILL.as_raw());
+            send_signal(Addressee::Group(*group), Signal::KILL.as_raw());
         }
     }
 

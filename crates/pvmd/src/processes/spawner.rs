@@ -1,4 +1,4 @@
-//! Starts processes of tasks, and sends signals (contract 2.5).
+//! Starts processes of tasks (contract 2.5).
 use super::cores::{Claim, Cores};
 use super::starters::{Job, Starters, Streams};
 use crate::core_dumps;
@@ -320,35 +320,6 @@ pub(super) fn start_with_processors(
     // This gives the thread back what it had, so it cannot fail.
     let _ = sched_setaffinity(None, &own);
     child
-}
-
-/// Sends a signal to a process. `own`: the pidfd, if this daemon has started the process.
-pub fn signal(process: i32, signal: i32, own: Option<BorrowedFd<'_>>) {
-    let Some(pid) = Pid::from_raw(process) else { return };
-    match (Signal::from_named_raw(signal), own) {
-        // Errors are ignored, since a process that has ended needs no signal. A signal sent through the pidfd cannot
-        // reach another process that has the same number by now.
-        (Some(signal), Some(pidfd)) => drop(rustix::process::pidfd_send_signal(pidfd, signal)),
-        (Some(signal), None) => drop(rustix::process::kill_process(pid, signal)),
-        (None, _) if signal == 0 => {}
-        (None, _) => shell_kill(signal, &process.to_string()),
-    }
-}
-
-/// Sends a signal to a process group.
-pub fn signal_group(group: Pid, signal: i32) {
-    match Signal::from_named_raw(signal) {
-        // Errors are ignored, since a group without processes needs no signal.
-        Some(signal) => drop(rustix::process::kill_process_group(group, signal)),
-        None if signal == 0 => {}
-        None => shell_kill(signal, &format!("-{}", group.as_raw_nonzero())),
-    }
-}
-
-/// Sends a real-time signal, which has no name here, through a shell.
-fn shell_kill(signal: i32, to: &str) {
-    let arguments = ["-c", "kill -$0 $1", &signal.to_string(), to].map(str::to_owned);
-    let _ = Command::new("/bin/sh").args(arguments).stderr(Stdio::null()).status();
 }
 
 /// Returns the error number if it is valid. The number may come from another host.

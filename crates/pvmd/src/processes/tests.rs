@@ -138,12 +138,14 @@ fn many_processes_start_at_the_same_time_and_each_has_its_own_streams() {
 #[test]
 fn processes_that_start_at_the_same_time_have_no_signal_blocked() {
     let (settings, mut processes) = (tests_support::settings("processes-signals"), processes());
+    // A real-time signal, as programs may send it.
+    const SIGNAL: i32 = 40;
     let start =
         |number: u32| Start { tid: Tid(TASK.0 + number), ..script("exec sleep 1000", RunSettings::default(), false) };
     let starts: Vec<Start> = (0..4).map(start).collect();
     let results = processes.start(&settings, &starts);
     for (start, process) in starts.iter().zip(results) {
-        processes.signal(start.tid, process.unwrap(), 15);
+        processes.signal(start.tid, process.unwrap(), SIGNAL, None);
     }
     for start in &starts {
         let mut end = None;
@@ -151,7 +153,7 @@ fn processes_that_start_at_the_same_time_have_no_signal_blocked() {
             end = processes.end(start.tid);
             end.is_some()
         });
-        assert_eq!(ExitStatus::from_raw(end.unwrap().status).signal(), Some(15));
+        assert_eq!(ExitStatus::from_raw(end.unwrap().status).signal(), Some(SIGNAL));
     }
 }
 
@@ -189,8 +191,8 @@ fn a_signal_reaches_the_whole_group_and_a_death_by_signal_ends_the_rest_of_it() 
         let mut bytes = [0; 10];
         wait_until("the script does not run", || processes.outputs.read(TASK, Stream::Output, &mut bytes) > 0);
         match by_group {
-            true => processes.signal_group(TASK, process, 15),
-            false => processes.signal(TASK, process, 9),
+            true => processes.signal_group(TASK, process, 15, None),
+            false => processes.signal(TASK, process, 9, None),
         }
         wait_until("the process does not end", || ready(&processes.epoll).contains(&Source::Process(TASK)));
         if !by_group {
