@@ -324,9 +324,16 @@ fn without_memory_for_the_rest_nothing_is_sent() {
     let mut kept = Kept::default();
     while b.poll(&mut kept) == 0 {}
     assert!(kept.messages == [(A, [2; 6], b"the next message".to_vec())]);
-    // To the dead, it is sent.
+}
+
+#[test]
+fn without_memory_for_the_rest_a_message_to_the_dead_is_sent() {
+    let host = Host::new();
+    let (mut a, _b) = pair(&host);
+    a.heap.borrow_mut().tidy();
+    a.heap.borrow().source().allowance.limit(0);
     host.table.clear(B);
-    assert!(a.send_bytes(B, [3; 6], &body(long, 7)).is_ok());
+    assert!(a.send_bytes(B, [1; 6], &body(64 << 20, 7)).is_ok());
 }
 
 #[test]
