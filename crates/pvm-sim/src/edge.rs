@@ -56,14 +56,11 @@ impl World {
                     b"missing" => Err(Code::NoFile),
                     _ => Ok(Found { path: file, debugger: None }),
                 };
-                let late = self.short_time();
+                let late = self.short_time() + self.file_system_hangs();
                 self.queue.push(self.now + late, Event::ProgramFound { node, spawn, found: Box::new(found) });
             }
             Action::Start(starts) => {
-                for start in starts {
-                    let (late, fails) = (self.short_time(), self.phase == Phase::Faults && self.prng.chance(10));
-                    self.queue.push(self.now + late, Event::ProcessStarted { node, start: Box::new(start), fails });
-                }
+                starts.into_iter().for_each(|start| self.begin_process(node, start));
             }
             Action::Signal { tid, signal, .. } | Action::SignalGroup { tid, signal, .. } => {
                 if let Some(task) = self.nodes[node].tasks.get(&tid).copied() {
@@ -74,7 +71,11 @@ impl World {
             Action::Input { tid, .. } => self.nodes[node].machine.handle_input_taken(tid, true),
             Action::Born { .. } | Action::Company(_) => {}
             Action::Forget { tid } => {
-                self.nodes[node].tasks.remove(&tid);
+                let task = self.nodes[node].tasks.remove(&tid);
+                // The daemon ends a process that is being started.
+                if let Some(task) = task.filter(|task| self.tasks[*task].stage == Stage::Starting) {
+                    self.task_is_dead(task);
+                }
                 self.nodes[node].kept.remove(&tid);
                 self.forget_held(node, tid);
                 self.checks.order_forgets_task(tid);
@@ -164,6 +165,14 @@ impl World {
 
     // ----- Tasks
 
+    /// Returns for how long a file system does not answer just now, mostly 0.
+    fn file_system_hangs(&mut self) -> u64 {
+        let hangs = self.phase == Phase::Faults && self.prng.chance(5);
+        let time = if hangs { self.prng.span(SECOND, 60 * SECOND) } else { 0 };
+        self.file_systems_answer_at = self.file_systems_answer_at.max(self.now + time);
+        time
+    }
+
     /// Starts a process on a daemon's host.
     pub fn start_process(&mut self, node: NodeId, cookie: Option<u32>, role: ProgramRole) -> TaskId {
         self.nodes[node].last_process += 1;
@@ -178,17 +187,29 @@ impl World {
         number
     }
 
-    /// Reports that a process was started for a spawn, or that the start failed.
-    pub fn process_started(&mut self, node: NodeId, start: &Start, fails: bool) {
-        if fails || start.path.as_slice() == b"broken" {
-            return self.nodes[node].machine.handle_started(start.tid, Err(Code::OutOfRes));
-        }
+    /// Begins to start the process of a task, to which messages may be sent already.
+    fn begin_process(&mut self, node: NodeId, start: Start) {
+        let (late, fails) = (self.short_time(), self.phase == Phase::Faults && self.prng.chance(10));
+        let late = late + self.file_system_hangs();
         let task = self.start_process(node, Some(start.cookie), ProgramRole::Worker);
         self.tasks[task].tid = start.tid;
-        let process = self.tasks[task].process;
         self.nodes[node].tasks.insert(start.tid, task);
         self.by_tid.insert(start.tid, task);
-        self.nodes[node].machine.handle_started(start.tid, Ok(process));
+        self.queue.push(self.now + late, Event::ProcessStarted { node, task, start: Box::new(start), fails });
+    }
+
+    /// Reports that a process was started for a spawn, or that the start failed.
+    pub fn process_started(&mut self, node: NodeId, task: TaskId, start: &Start, fails: bool) {
+        let now = self.time(node);
+        if self.tasks[task].stage == Stage::Dead {
+            return;
+        }
+        if fails || start.path.as_slice() == b"broken" {
+            self.task_is_dead(task);
+            return self.nodes[node].machine.handle_started(now, start.tid, Err(Code::OutOfRes));
+        }
+        let process = self.tasks[task].process;
+        self.nodes[node].machine.handle_started(now, start.tid, Ok(process));
         match self.prng.below(100) {
             // The process ends before it sends anything.
             0 => self.end_process(task, 1),

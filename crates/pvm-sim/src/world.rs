@@ -53,7 +53,7 @@ pub enum Event {
     /// The search for a program's file has ended.
     ProgramFound { node: NodeId, spawn: SpawnId, found: Box<Result<Found, Code>> },
     /// A process was started, or the start has failed.
-    ProcessStarted { node: NodeId, start: Box<Start>, fails: bool },
+    ProcessStarted { node: NodeId, task: TaskId, start: Box<Start>, fails: bool },
     /// A process sends its `Hello`.
     Hello(TaskId),
     /// The daemon reads a frame from a task's socket.
@@ -147,6 +147,8 @@ pub struct World {
     pub early_data_ends: u64,
     /// How many of the next hosts that are seen to relay a body will be killed.
     pub relays_to_kill: usize,
+    /// When all file systems answer, so that all processes have been started soon after.
+    pub file_systems_answer_at: Nanos,
     /// Which traffic passes between computers.
     pub network: Network,
     /// Daemons by address.
@@ -213,6 +215,7 @@ impl World {
             tried: Tried::default(),
             early_data_ends: 0,
             relays_to_kill: 0,
+            file_systems_answer_at: 0,
             network,
             listeners: BTreeMap::new(),
             by_tid: BTreeMap::new(),
@@ -341,8 +344,11 @@ impl World {
             Event::DataEnded { link, end, connection } => self.data_ended(link, end, connection),
             Event::HostsChecked { request, names, .. } => self.hosts_checked(node, request, &names),
             Event::HostStarted { request, index, started, .. } => self.host_started(node, request, index, started),
-            Event::ProgramFound { spawn, found, .. } => self.nodes[node].machine.handle_found(spawn, *found),
-            Event::ProcessStarted { start, fails, .. } => self.process_started(node, &start, fails),
+            Event::ProgramFound { spawn, found, .. } => {
+                let now = self.time(node);
+                self.nodes[node].machine.handle_found(now, spawn, *found);
+            }
+            Event::ProcessStarted { task, start, fails, .. } => self.process_started(node, task, &start, fails),
             Event::Hello(task) => self.hello(node, task),
             Event::FromTask(task) => self.read_from_task(node, task),
             Event::PollQueue(task) => {

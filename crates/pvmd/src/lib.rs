@@ -22,6 +22,7 @@ mod log;
 mod name_lookups;
 mod processes;
 mod program_search;
+mod program_searches;
 mod refused_datagrams;
 mod resolve;
 mod route;

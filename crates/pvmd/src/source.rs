@@ -41,6 +41,8 @@ pub enum Source {
     Starts,
     /// Remote starts that this host runs for the master.
     RemoteStarts,
+    /// Searches for programs.
+    Searches,
     /// Connections of other daemons that are not links yet.
     Connector,
     /// The control link to a host.
@@ -85,6 +87,7 @@ impl Source {
             Source::Datagrams => (16, 0),
             Source::DatagramRoom => (17, 0),
             Source::Releases => (18, 0),
+            Source::Searches => (19, 0),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -111,6 +114,7 @@ impl Source {
             16 => Source::Datagrams,
             17 => Source::DatagramRoom,
             18 => Source::Releases,
+            19 => Source::Searches,
             5 => Source::NameLookup(number as u32),
             kind => unreachable!("the daemon watches nothing of kind {kind}"),
         }
@@ -136,6 +140,7 @@ mod tests {
             Source::NameLookup(u32::MAX),
             Source::Starts,
             Source::RemoteStarts,
+            Source::Searches,
             Source::Connector,
             Source::Control(tid),
             Source::Bell,
@@ -154,7 +159,7 @@ mod tests {
                 Source::Output(..) | Source::Input(_) | Source::Process(_) | Source::NameLookup(_) => {}
                 Source::Starts | Source::RemoteStarts | Source::Connector | Source::Control(_) => {}
                 Source::Bell | Source::Data(_) | Source::Direct(_) | Source::Datagrams | Source::DatagramRoom => {}
-                Source::Releases => {}
+                Source::Releases | Source::Searches => {}
             }
         }
     }

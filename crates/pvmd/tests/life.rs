@@ -302,7 +302,7 @@ fn few_descriptors_are_enough_and_too_few_are_named() {
     let refused = limited("12").output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("limit of open files is 12 (ulimit -n)"), "{said}");
-    drop(Daemon::run(&mut limited("20")));
-    let daemon = Daemon::run(&mut limited("26"));
+    drop(Daemon::run(&mut limited("21")));
+    let daemon = Daemon::run(&mut limited("27"));
     Client::enroll(&daemon.socket);
 }

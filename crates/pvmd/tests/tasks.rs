@@ -7,6 +7,7 @@ use pvm_core::codes::{Code, NOTIFY_TASK_EXIT, TASK_DEBUG, TASK_HOST};
 use pvm_core::proto::{Message, Reply, Request, Spawn, TaskEnd, ToDaemon, ToTask};
 use pvm_core::tid::Tid;
 use std::os::fd::AsFd;
+use std::process::Command;
 use std::time::Instant;
 
 #[test]
@@ -110,6 +111,41 @@ fn more_tasks_than_the_soft_limit_of_descriptors_run_and_have_that_limit() {
     let tids = task.spawn_with(spawn_of("/bin/sleep", &["1000"], 300));
     assert!(tids.len() == 300 && tids.iter().all(|tid| *tid > 0), "{tids:?}");
     assert_eq!(task.output_of(spawn_of("/bin/sh", &["-c", "ulimit -Sn; ls /proc/self/fd | wc -l"], 1)), "128\n4\n");
+}
+
+/// The directory of the search path is a file system whose server says nothing.
+#[test]
+fn a_file_system_that_does_not_answer_holds_up_only_who_needs_it() {
+    let directory = Directory::new();
+    let place = directory.0.join("stopped");
+    std::fs::create_dir(&place).unwrap();
+    let server = || std::fs::File::options().read(true).write(true).open("/dev/fuse");
+    let mount = format!("mount -i -t fuse none {} -o fd=0,rootmode=40000,user_id=0,group_id=0", place.display());
+    let mounted = |server: &std::fs::File, then: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "/bin/bash", "-c", &format!("{mount} && {then}"), env!("CARGO_BIN_EXE_pvmd")]);
+        let mut command = directory.prepared(command);
+        command.env("PVM_PATH", &place).stdin(server.try_clone().unwrap());
+        command
+    };
+    if !server().is_ok_and(|server| mounted(&server, "true").status().unwrap().success()) {
+        return eprintln!("skipped: no file system can be mounted here");
+    }
+    let server = server().unwrap();
+    let mut command = mounted(&server, "exec \"$0\" < /dev/null");
+    let daemon = Daemon::run(&mut command);
+    // The command holds the server, too.
+    drop(command);
+    let (mut one, mut other) = (Client::enroll(&daemon.socket), Client::enroll(&daemon.socket));
+    // More than there are threads at first.
+    let requests = [(); 7].map(|()| one.begin(Request::Spawn(spawn_of("program", &[], 1))));
+    assert_eq!(other.output_of(spawn_of("/bin/echo", &["well"], 1)), "well\n");
+    assert!(one.inbox.is_empty());
+    drop(server);
+    // The answers come in any order.
+    let answers: Vec<ToTask> = requests.iter().map(|_| one.next().0).collect();
+    let failed = |wait: &u32| ToTask::Reply { wait: *wait, reply: Reply::Tids(vec![Code::NoFile.number()]) };
+    assert!(requests.iter().all(|wait| answers.contains(&failed(wait))), "{answers:?}");
 }
 
 #[test]

@@ -132,7 +132,8 @@ impl Machine {
     pub fn next_wakeup(&self) -> Option<Time> {
         let barriers = self.parts.groups.next_deadline().map(|(when, _)| when);
         let (membership, control) = (self.parts.membership.next_wakeup(&self.core), self.parts.control.next_wakeup());
-        let wakeups = [membership, control, barriers, self.parts.directs.next_wakeup()];
+        let (directs, spawns) = (self.parts.directs.next_wakeup(), self.parts.spawns.next_wakeup());
+        let wakeups = [membership, control, barriers, directs, spawns];
         wakeups.into_iter().flatten().min()
     }
 
@@ -256,6 +257,7 @@ impl Machine {
         self.parts.control.on_time(&mut self.core);
         self.parts.groups.on_time(&mut self.core);
         self.parts.directs.on_time(&mut self.core);
+        self.parts.spawns.on_time(&mut self.core);
         self.settle();
     }
 
@@ -359,14 +361,16 @@ impl Machine {
     // ----- spawns
 
     /// Handles the result of [`Action::Find`].
-    pub fn handle_found(&mut self, spawn: SpawnId, result: Result<Found, Code>) {
+    pub fn handle_found(&mut self, now: Time, spawn: SpawnId, result: Result<Found, Code>) {
+        self.advance_time(now);
         let observers = &mut Observers { traces: &mut self.parts.traces, output: &mut self.parts.output };
         self.parts.spawns.found(&mut self.core, observers, spawn, result);
         self.settle();
     }
 
     /// Handles the result for one process of [`Action::Start`]: its process id or the failure.
-    pub fn handle_started(&mut self, tid: Tid, result: Result<i32, Code>) {
+    pub fn handle_started(&mut self, now: Time, tid: Tid, result: Result<i32, Code>) {
+        self.advance_time(now);
         let observers = &mut Observers { traces: &mut self.parts.traces, output: &mut self.parts.output };
         self.parts.spawns.process_started(&mut self.core, observers, tid, result);
         self.settle();

@@ -182,11 +182,12 @@ fn tell_master_left(core: &mut Core, tid: Tid, known_to_master: bool, ended: boo
     }
 }
 
-/// Removes a task that could not be started. Sends neither notifies nor an end of output.
+/// Removes a task that could not be started. No collector has heard of it; but tasks may have seen it in a list of tasks,
+/// and wait for its end.
 pub(super) fn discard(core: &mut Core, tid: Tid) {
-    detach(core, tid);
-    if core.tasks.remove(tid).is_some() {
-        core.push(Action::Forget { tid });
+    if let Some(task) = core.tasks.get_mut(tid) {
+        (task.output_ended, task.trace_settings) = (true, TraceSettings::default());
+        end(core, tid);
     }
 }
 

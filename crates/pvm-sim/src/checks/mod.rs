@@ -13,6 +13,7 @@ mod requests;
 mod servers;
 mod tables;
 
+use crate::queue::SECOND;
 use crate::world::World;
 use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;
@@ -77,7 +78,8 @@ type Unsettled = Result<(), (String, Vec<Tid>)>;
 impl World {
     /// Returns what has not settled although all faults are over.
     pub fn unsettled(&self) -> Option<Violation> {
-        let parts: [(&'static str, Check); 8] = [
+        let parts: [(&'static str, Check); 9] = [
+            ("starts", World::processes_are_started),
             ("requests", World::requests_are_answered),
             ("multicasts", World::multicasts_arrived),
             ("messages", World::messages_arrived),
@@ -89,6 +91,14 @@ impl World {
             ("tables", World::tables_agree),
         ];
         parts.into_iter().find_map(|(invariant, part)| violation(invariant, part(self)))
+    }
+
+    /// Checks that no process waits for a file system, or has just been started.
+    fn processes_are_started(&self) -> Unsettled {
+        match self.now > self.file_systems_answer_at + SECOND {
+            true => Ok(()),
+            false => Err(("processes are being started".into(), Vec::new())),
+        }
     }
 
     /// Returns what daemons still remember about tasks that have ended.

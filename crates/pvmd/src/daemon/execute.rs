@@ -1,8 +1,8 @@
 //! Executes the actions of the machine. One `match` has an arm for each action, so that a missing arm does not compile.
 use super::Daemon;
 use crate::{clock, socket_directory};
-use pvm_core::machine::{Action, Connection, SpawnId};
-use pvm_core::proto::{ByteBuf, Welcome};
+use pvm_core::machine::{Action, Connection};
+use pvm_core::proto::Welcome;
 use pvm_core::tid::Tid;
 
 impl Daemon {
@@ -20,7 +20,7 @@ impl Daemon {
             Action::Forget { tid } => self.forget_task(tid),
             // Their processes.
             Action::Find { spawn, file, directory, beside, debug } => {
-                self.find(spawn, &file, [directory.as_ref(), beside.as_ref()], debug);
+                self.find(spawn, file, directory, beside, debug);
             }
             Action::Start(starts) => self.start(&starts),
             Action::Signal { tid, process, signal } => {
@@ -111,12 +111,6 @@ impl Daemon {
         if let Some(connection) = self.connections.forget(tid) {
             self.connections.close(connection);
         }
-    }
-
-    /// Looks for a program.
-    fn find(&mut self, spawn: SpawnId, file: &ByteBuf, [directory, beside]: [Option<&ByteBuf>; 2], debug: bool) {
-        let found = self.settings.program_search.find(file, directory, beside, debug);
-        self.machine.handle_found(spawn, found);
     }
 
     /// Logs a line that a task has printed.

@@ -19,6 +19,7 @@ use crate::log::Log;
 use crate::name_lookups::NameLookups;
 use crate::processes::Processes;
 use crate::processes::spawner::ProcessSpawner;
+use crate::program_searches::ProgramSearches;
 use crate::refused_datagrams::RefusedDatagrams;
 use crate::route::Route;
 use crate::settings::Settings;
@@ -80,6 +81,7 @@ pub struct Daemon {
     groups: Groups,
     processes: Processes,
     name_lookups: NameLookups,
+    program_searches: ProgramSearches,
     starter: Starter,
     remote_starts: RemoteStarts,
     job_watch: JobWatch,
@@ -167,6 +169,7 @@ impl Daemon {
             groups: Groups::default(),
             processes: Processes::new(spawner, epoll.clone()),
             name_lookups: NameLookups::new(epoll.clone()),
+            program_searches: ProgramSearches::new(&epoll)?,
             starter,
             remote_starts,
             job_watch,
@@ -407,6 +410,7 @@ impl Daemon {
             Source::DatagramRoom => self.route.on_datagram_room(),
             Source::Starts => self.step_starts(),
             Source::RemoteStarts => self.step_remote_starts(),
+            Source::Searches => self.on_searches_ended(),
         }
     }
 

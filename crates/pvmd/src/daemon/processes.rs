@@ -1,11 +1,32 @@
 //! Processes of tasks, from their start to their end.
 use super::Daemon;
 use crate::frame_budget::FrameBudget;
-use pvm_core::machine::Start;
+use pvm_core::machine::{SpawnId, Start};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
 
 impl Daemon {
+    /// Begins to look for a program.
+    pub(super) fn find(
+        &mut self,
+        spawn: SpawnId,
+        file: ByteBuf,
+        directory: Option<ByteBuf>,
+        beside: Option<ByteBuf>,
+        debug: bool,
+    ) {
+        let places = self.settings.program_search.clone();
+        let search = move || places.find(&file, directory.as_ref(), beside.as_ref(), debug);
+        self.program_searches.begin(spawn, Box::new(search));
+    }
+
+    /// Tells the machine which searches for programs have ended.
+    pub(super) fn on_searches_ended(&mut self) {
+        for (spawn, found) in self.program_searches.take_ended() {
+            self.machine.handle_found(self.started.elapsed(), spawn, found);
+        }
+    }
+
     /// Starts the processes of tasks.
     pub(super) fn start(&mut self, starts: &[Start]) {
         let results = self.processes.start(&self.settings, starts);
@@ -15,7 +36,7 @@ impl Daemon {
             self.log.line(&format!("cannot start {}: {}", String::from_utf8_lossy(&start.path), error.why));
         }
         for (start, result) in starts.iter().zip(results) {
-            self.machine.handle_started(start.tid, result.map_err(|error| error.code));
+            self.machine.handle_started(self.started.elapsed(), start.tid, result.map_err(|error| error.code));
         }
     }
 

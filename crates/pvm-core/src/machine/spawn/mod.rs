@@ -12,7 +12,7 @@ use super::action::{Action, Found, SpawnId, Start};
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::output::Output;
-use super::settings::Settings;
+use super::settings::{Settings, Time};
 use super::task_table::{Origin, Task};
 use super::tasks;
 use super::traces::Traces;
@@ -22,6 +22,7 @@ use crate::proto::{ByteBuf, Reply, Spawn, TraceSettings};
 use crate::tid::{LOCAL_MASK, Tid};
 use crate::wire::Frame;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A variable in the environment of tasks of `pvm run` and of their descendants: directories that are searched for
 /// programs after all directories of the host.
@@ -29,6 +30,9 @@ pub const BESIDE_VARIABLE: &[u8] = b"PVMSPAWNPATH=";
 
 /// The most processes that are started by one action. Until their results are known, the daemon does nothing else.
 const STARTS_MAX: usize = 64;
+/// How long the search for a program, and the processes of one action, may take. Then the share fails: the programs are
+/// probably in a file system that does not answer.
+const START_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The origin of a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +90,8 @@ struct LocalShare {
     tried: usize,
     /// The starts that were ordered and have no result yet.
     open: usize,
+    /// When the search or these starts must have ended.
+    until: Time,
     /// The tasks that were started.
     started: Vec<Tid>,
     /// The codes of the tasks that could not be started.
@@ -262,6 +268,7 @@ impl Spawns {
             total,
             tried: 0,
             open: 0,
+            until: core.now + START_TIME_MAX,
             started: Vec::new(),
             results: Vec::new(),
         };
@@ -319,8 +326,35 @@ impl Spawns {
         if starts.is_empty() {
             return self.finish_share(core, spawn);
         }
-        self.shares.get_mut(&spawn).expect("looked up above").open = starts.len();
+        let share = self.shares.get_mut(&spawn).expect("looked up above");
+        (share.open, share.until) = (starts.len(), core.now + START_TIME_MAX);
         core.push(Action::Start(starts));
+    }
+
+    /// Returns when [`Spawns::on_time`] must be called next.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        self.shares.values().map(|share| share.until).min()
+    }
+
+    /// Fails the shares whose program, or whose processes, take too long.
+    pub fn on_time(&mut self, core: &mut Core) {
+        let over = self.shares.iter().filter(|(_, share)| share.until <= core.now).map(|(spawn, _)| *spawn);
+        for spawn in over.collect::<Vec<_>>() {
+            self.give_up(core, spawn);
+        }
+    }
+
+    fn give_up(&mut self, core: &mut Core, spawn: SpawnId) {
+        let Some(share) = self.shares.get_mut(&spawn) else { return };
+        let is_open = |(tid, task): &(Tid, &Task)| task.spawn == Some(spawn) && !share.started.contains(tid);
+        let open: Vec<Tid> = core.tasks.iter().filter(is_open).map(|(tid, _)| tid).collect();
+        share.results.extend(open.iter().map(|_| Code::DSysErr.number()));
+        share.fail_rest(Code::DSysErr);
+        let what = if share.found.is_some() { "to start" } else { "to look for" };
+        let (file, seconds) = (String::from_utf8_lossy(&share.request.file), START_TIME_MAX.as_secs());
+        core.log(format!("{what} {file} takes longer than {seconds} s: a file system does not answer"));
+        open.into_iter().for_each(|tid| tasks::discard(core, tid));
+        self.finish_share(core, spawn);
     }
 
     /// Adds a task to the table and returns how to start it.
@@ -398,7 +432,6 @@ impl Spawns {
             Err(code) => {
                 share.results.push(code.number());
                 share.fail_rest(code);
-                self.forget(Some(spawn));
                 tasks::discard(core, tid);
             }
         }

@@ -347,17 +347,17 @@ impl Fleet {
         let Some(node) = self.nodes.get_mut(&host) else { return };
         match action {
             Action::Find { spawn, file, .. } if file.as_slice() == b"missing" => {
-                node.machine.handle_found(spawn, Err(Code::NoFile));
+                node.machine.handle_found(now, spawn, Err(Code::NoFile));
             }
             Action::Find { spawn, file, .. } => {
-                node.machine.handle_found(spawn, Ok(Found { path: file, debugger: None }));
+                node.machine.handle_found(now, spawn, Ok(Found { path: file, debugger: None }));
             }
             Action::Start(starts) => {
                 for start in starts {
                     node.processes += 1;
                     node.starts.push(start.clone());
                     self.forgotten.remove(&start.tid);
-                    node.machine.handle_started(start.tid, Ok(node.processes));
+                    node.machine.handle_started(now, start.tid, Ok(node.processes));
                 }
             }
             Action::Forget { tid } => drop(self.forgotten.insert(tid)),

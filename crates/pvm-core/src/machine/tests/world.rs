@@ -44,12 +44,15 @@ impl World {
     }
 
     fn start(&mut self, start: &Start) {
+        if start.path.as_slice() == b"sticks" {
+            return;
+        }
         if start.path.as_slice() == b"broken" {
-            return self.machine.handle_started(start.tid, Err(Code::OutOfRes));
+            return self.machine.handle_started(Time::ZERO, start.tid, Err(Code::OutOfRes));
         }
         self.processes += 1;
         self.starts.push(start.clone());
-        self.machine.handle_started(start.tid, Ok(self.processes));
+        self.machine.handle_started(Time::ZERO, start.tid, Ok(self.processes));
     }
 
     /// Executes the actions of the machine, and records them.
@@ -57,11 +60,12 @@ impl World {
         while let Some(action) = self.machine.poll_action() {
             match &action {
                 Action::Find { spawn, file, .. } if file.as_slice() == b"missing" => {
-                    self.machine.handle_found(*spawn, Err(Code::NoFile));
+                    self.machine.handle_found(Time::ZERO, *spawn, Err(Code::NoFile));
                 }
+                Action::Find { file, .. } if file.as_slice() == b"hangs" => {}
                 Action::Find { spawn, file, .. } => {
                     let found = Found { path: file.clone(), debugger: None };
-                    self.machine.handle_found(*spawn, Ok(found));
+                    self.machine.handle_found(Time::ZERO, *spawn, Ok(found));
                 }
                 Action::Start(starts) => starts.iter().for_each(|start| self.start(start)),
                 Action::ListBarriers { listing } => {
@@ -273,6 +277,31 @@ fn a_process_that_cannot_be_started_leaves_nothing_behind() {
     assert_eq!(world.machine.core.tasks.count(), 1);
     // Each of the three had a tid.
     assert_eq!(world.spawn(ONE, spawn_of("prog", 1)), [ONE.0 as i32 + 4]);
+}
+
+#[test]
+fn a_spawn_whose_file_system_does_not_answer_fails_after_a_while() {
+    let mut world = World::new();
+    world.task();
+    for (name, seconds) in [("hangs", 100), ("sticks", 200)] {
+        world.machine.handle_time(Duration::from_secs(seconds));
+        assert_eq!(world.ask(ONE, Request::Spawn(spawn_of(name, 3))), None);
+        world.machine.handle_time(Duration::from_secs(seconds + 29));
+        world.run();
+        assert_eq!(world.replies(ONE), []);
+        world.machine.handle_time(Duration::from_secs(seconds + 31));
+        world.run();
+        assert_eq!(world.replies(ONE), [Reply::Tids(vec![Code::DSysErr.number(); 3])]);
+        assert_eq!(world.machine.core.tasks.count(), 1);
+        let lines = world.logged(Tid::DAEMON);
+        assert!(lines.iter().any(|line| line.contains("a file system does not answer")), "{lines:?}");
+    }
+    // What comes later is of no use.
+    let now = Duration::from_secs(300);
+    world.machine.handle_found(now, SpawnId { host: ONE.host(), number: 1 }, Err(Code::NoFile));
+    (1..7).for_each(|number| world.machine.handle_started(now, Tid(ONE.0 + number), Ok(900)));
+    world.run();
+    assert_eq!(world.machine.core.tasks.count(), 1);
 }
 
 #[test]
