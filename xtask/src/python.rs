@@ -89,7 +89,7 @@ pub fn run_install(arguments: &[String]) -> Result<()> {
         [directory, option, rpath] if option == "--rpath" => (directory, rpath.as_str()),
         _ => bail!("usage: cargo xtask install-python DIRECTORY [--rpath DIRECTORY]"),
     };
-    let to = install::destination(install::destdir(), &std::path::absolute(directory)?);
+    let to = install::allowed_destination(&install::absolute(directory)?)?;
     place_sources(&to)?;
     let extension = extension(rpath)?;
     copy(&extension, &to.join("hpvm/_hpvm.abi3.so"), 0o644)?;
