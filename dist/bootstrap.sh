@@ -42,6 +42,7 @@ install() {
         # sudo asks for a password on the terminal.
         if ! command -v sudo >/dev/null || ! sudo true 2>/dev/null; then
             echo "packages are missing; ask your administrator for: apt-get install $*" >&2
+            case $* in *cargo*) echo "(cargo can also be had without an administrator: https://rustup.rs)" >&2 ;; esac
             exit 1
         fi
         as_root="sudo"

@@ -180,7 +180,6 @@ impl Wanted {
         }
         let lacking: Vec<&str> = wanted.into_iter().filter(|package| !installed.contains(*package)).collect();
         if !lacking.is_empty() {
-            println!("installing {}", lacking.join(" "));
             install(&lacking)?;
         }
         self.unpack()
@@ -222,9 +221,10 @@ fn installed() -> Result<HashSet<String>> {
 fn install(packages: &[&str]) -> Result<()> {
     let root = output(Command::new("id").arg("-u"))?.trim() == "0";
     let may_become_root = || output(Command::new("sudo").arg("true").stdin(Stdio::inherit())).is_ok();
-    if !root && !(in_path("sudo") && may_become_root()) {
+    if !(root || in_path("sudo") && may_become_root()) {
         bail!("these packages are missing; ask your administrator for: apt-get install {}", packages.join(" "));
     }
+    println!("installing {}", packages.join(" "));
     let apt = || {
         let mut command = if root { Command::new("env") } else { Command::new("sudo") };
         if !root {

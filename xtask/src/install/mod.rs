@@ -8,6 +8,7 @@ use crate::common::{dist, root};
 use anyhow::{Context, Result, bail, ensure};
 pub use layout::Layout;
 use manifest::Manifest;
+use rustix::fs::{Access, access};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     };
     let layout = Layout::new(&absolute(prefix)?, libraries)?;
     let to = allowed_destination(&layout.prefix)?;
+    is_writable(&to)?;
     if builds {
         build()?;
     }
@@ -61,6 +63,16 @@ pub fn allowed_destination(prefix: &Path) -> Result<PathBuf> {
         is_outside(&root(), prefix)?;
     }
     Ok(to)
+}
+
+/// Refuses a directory that this user may not write, before a build that takes minutes.
+fn is_writable(directory: &Path) -> Result<()> {
+    let there = directory.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+    access(there, Access::WRITE_OK | Access::EXEC_OK).with_context(|| {
+        let cure =
+            "Name a directory of yours, for example PREFIX=$HOME/.local; or run make, and then sudo make install";
+        format!("cannot write to {}. {cure}", there.display())
+    })
 }
 
 /// Refuses a directory in the source tree: `uninstall` would remove headers of the sources.
