@@ -130,8 +130,11 @@ pub fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
         let current = std::env::current_dir().unwrap_or_default();
-        let above = current.ancestors().find(|directory| directory.join("xtask/Cargo.toml").is_file());
-        above.unwrap_or_else(|| panic!("{} is not in the source tree of hpvm", current.display())).to_path_buf()
+        // A daemon in the process of a test may have changed the directory; cargo sets the variable when it runs a test.
+        let of_cargo = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
+        let mut above = current.ancestors().chain(of_cargo.ancestors());
+        let root = above.find(|directory| directory.join("xtask/Cargo.toml").is_file());
+        root.unwrap_or_else(|| panic!("{} is not in the source tree of hpvm", current.display())).to_path_buf()
     })
 }
 
