@@ -5,6 +5,10 @@ PREFIX = /usr/local
 # Where libraries go below PREFIX: lib/x86_64-linux-gnu on Debian, lib64 on Fedora.
 LIBDIR = lib
 
+ifneq (,$(findstring ',$(PREFIX)$(LIBDIR)$(DESTDIR)))
+$(error PREFIX, LIBDIR and DESTDIR must not contain an apostrophe)
+endif
+
 all: build
 
 help:
@@ -26,6 +30,7 @@ build:
 	@$(CARGO) xtask build
 
 demo:
+	@[ -e target/dist ] || echo 'The first time, this compiles for 5 to 15 minutes and needs 2 GB of disk space in target.'
 	@$(CARGO) xtask setup build
 	@$(CARGO) xtask demo
 
@@ -43,11 +48,11 @@ papers:
 	@$(CARGO) xtask setup bench
 	@$(CARGO) xtask papers
 
-install: build
-	@DESTDIR='$(DESTDIR)' $(CARGO) xtask install '$(PREFIX)' --libdir '$(LIBDIR)'
+install:
+	@DESTDIR='$(DESTDIR)' dist/install.sh install '$(PREFIX)' --libdir '$(LIBDIR)'
 
 uninstall:
-	@DESTDIR='$(DESTDIR)' $(CARGO) xtask uninstall '$(PREFIX)'
+	@DESTDIR='$(DESTDIR)' dist/install.sh uninstall '$(PREFIX)'
 
 install-python: build
 	@DESTDIR='$(DESTDIR)' $(CARGO) xtask install-python '$(PREFIX)/$(LIBDIR)/python' --rpath '$(PREFIX)/$(LIBDIR)'

@@ -39,8 +39,10 @@ install() {
     fi
     as_root=
     if [ "$(id -u)" -ne 0 ]; then
-        if ! command -v sudo >/dev/null; then
-            echo "hpvm needs these packages; as root, please run: apt-get install $*" >&2
+        # sudo asks for a password on the terminal.
+        if ! command -v sudo >/dev/null || ! sudo true 2>/dev/null; then
+            echo "packages are missing; ask your administrator for: apt-get install $*" >&2
+            case $* in *cargo*) echo "(cargo can also be had without an administrator: https://rustup.rs)" >&2 ;; esac
             exit 1
         fi
         as_root="sudo"
@@ -68,8 +70,15 @@ fi
 case $cargo in
     */*) PATH=$(dirname "$cargo"):$PATH && export PATH ;;
 esac
-# A minute without a word looks like a fault.
 if [ "${1-}" = xtask ] && [ ! -e "${CARGO_TARGET_DIR:-target}/debug/xtask" ]; then
+    # A minute without a word looks like a fault.
     echo "building the commands of the source tree (about a minute, once)" >&2
+    "$cargo" build --quiet --package xtask || {
+        if ! "$cargo" metadata --locked --offline --format-version 1 >/dev/null 2>&1; then
+            echo "the crates that hpvm needs cannot be had; without a network, use the source tarball, which has them:" >&2
+            echo "\`make dist\` makes it on a computer with a network, in target/packages" >&2
+        fi
+        exit 1
+    }
 fi
 exec "$cargo" "$@"

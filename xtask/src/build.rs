@@ -10,6 +10,7 @@ use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 /// The shared library; its number is that of PVM 3.4's library.
 pub const SONAME: &str = "libpvm3.so.3";
@@ -54,9 +55,10 @@ pub fn run(_arguments: &[String]) -> Result<()> {
 
 /// Makes the distribution tree; fast if nothing has changed.
 pub fn build() -> Result<()> {
+    let began = SystemTime::now();
     let mut cargo = cargo();
-    // The first build takes minutes, so a person at a terminal sees its progress.
-    if !std::io::stderr().is_terminal() {
+    // The first build takes minutes, so its progress is shown; later, only to a person at a terminal.
+    if !std::io::stderr().is_terminal() && dist().join("lib").join(SONAME).exists() {
         cargo.arg("--quiet");
     }
     cargo.args(["build", "--release", "--package", "libpvm3", "--package", "libfmp"]);
@@ -92,7 +94,18 @@ pub fn build() -> Result<()> {
     }
     place(&root().join("dist/aimk"), &tree.join("bin/aimk"), 0o755)?;
     completions(&tree)?;
-    classic_tree(&tree)
+    classic_tree(&tree)?;
+    note(began)
+}
+
+/// Writes for `dist/install.sh`, which calls no cargo as root, when the build began and which program installs it.
+fn note(began: SystemTime) -> Result<()> {
+    let note = root().join("target/built");
+    if dist() != root().join("target/dist") {
+        return Ok(());
+    }
+    fs::write(&note, std::env::current_exe()?.as_os_str().as_encoded_bytes())?;
+    Ok(fs::File::options().write(true).open(&note)?.set_modified(began)?)
 }
 
 /// Writes the completions of `pvm` to the directories where the packages of the shells look for them.
@@ -329,9 +342,13 @@ fn names_of_map(text: &str) -> Vec<String> {
 pub fn place(from: &Path, to: &Path, mode: u32) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let new = to.with_file_name(format!(".{}.new", name_of(to)));
-    fs::copy(from, &new).with_context(|| format!("cannot copy {} to {}", from.display(), new.display()))?;
-    fs::set_permissions(&new, fs::Permissions::from_mode(mode))?;
-    fs::rename(&new, to).with_context(|| format!("cannot make {}", to.display()))
+    let copied = fs::copy(from, &new).and_then(|_| fs::set_permissions(&new, fs::Permissions::from_mode(mode)));
+    let placed = copied.and_then(|()| fs::rename(&new, to));
+    if placed.is_err() {
+        // A part of a file, on a disk that is full.
+        let _ = fs::remove_file(&new);
+    }
+    placed.with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
 }
 
 /// Makes a symbolic link, and replaces an existing file of that name.

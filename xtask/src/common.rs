@@ -11,7 +11,7 @@ const COMPLAINT_LINES_MAX: usize = 30;
 
 /// Returns the root of the source tree.
 pub fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
+    pvm_fuzz::root().to_path_buf()
 }
 
 /// Returns the distribution tree that `build` makes: bin, lib, include, share. If `$HPVM_DIST` is set, it is the path

@@ -38,6 +38,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     checks.check("the core does no I/O and reads no clock", layers::core_does_no_io(&sources));
     checks.check("the daemon names every action", layers::every_action_is_named());
     checks.check("no path of one machine", no_machine_paths());
+    checks.check("no program has the path of its source tree", no_compiled_in_paths(&sources));
     checks.check("what is cited is there", everything_cited_is_there());
     checks.check("docs/limits.md is new and true", limits::is_current());
     if debian_pvm::obstacle().is_none() {
@@ -194,6 +195,21 @@ fn no_machine_paths() -> Result<()> {
         }
     }
     ensure!(found.is_empty(), "{}", found.join(" "));
+    Ok(())
+}
+
+/// Checks that no program contains a path that cargo knows at compile time. After the source tree was copied or moved,
+/// cargo does not compile such a program again, and it would use the tree in which it was compiled.
+fn no_compiled_in_paths(sources: &[PathBuf]) -> Result<()> {
+    let signs = ["MANIFEST_DIR", "BIN_EXE_"].map(|name| format!("env!(\"CARGO_{name}"));
+    let mut found = Vec::new();
+    for path in sources {
+        let text = fs::read_to_string(path)?;
+        if signs.iter().any(|sign| text.contains(sign)) {
+            found.push(short(path));
+        }
+    }
+    ensure!(found.is_empty(), "env! of a path in {}", found.join(" "));
     Ok(())
 }
 

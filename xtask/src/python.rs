@@ -89,7 +89,7 @@ pub fn run_install(arguments: &[String]) -> Result<()> {
         [directory, option, rpath] if option == "--rpath" => (directory, rpath.as_str()),
         _ => bail!("usage: cargo xtask install-python DIRECTORY [--rpath DIRECTORY]"),
     };
-    let to = install::destination(install::destdir(), &std::path::absolute(directory)?);
+    let to = install::allowed_destination(&install::absolute(directory)?)?;
     place_sources(&to)?;
     let extension = extension(rpath)?;
     copy(&extension, &to.join("hpvm/_hpvm.abi3.so"), 0o644)?;
@@ -133,7 +133,8 @@ fn tools() -> Result<PathBuf> {
     Ok(tools)
 }
 
-/// Makes an environment with the packages of a list, which pip installs when the list has changed.
+/// Makes an environment with the packages of a list, which pip installs when the list has changed. Its programs name its
+/// path, so it is made again after the source tree was copied or moved.
 pub fn environment(at: &Path, list: &Path) -> Result<()> {
     environment_of("python3", at, list)
 }
@@ -141,10 +142,11 @@ pub fn environment(at: &Path, list: &Path) -> Result<()> {
 /// Does the same with that interpreter.
 fn environment_of(interpreter: &str, at: &Path, list: &Path) -> Result<()> {
     let done = at.join("installed");
-    if is_newer(list, &done) {
-        output(Command::new(interpreter).args(["-m", "venv"]).arg(at))?;
+    let is_moved = fs::read_to_string(&done).is_ok_and(|made_at| Path::new(&made_at) != at);
+    if is_newer(list, &done) || is_moved {
+        output(Command::new(interpreter).args(["-m", "venv", "--clear"]).arg(at))?;
         pip(at).map(|mut pip| output(pip.args(["install", "--requirement"]).arg(list)))??;
-        fs::write(&done, "")?;
+        fs::write(&done, at.as_os_str().as_encoded_bytes())?;
     }
     Ok(())
 }
@@ -311,6 +313,23 @@ fn summary(line: &str) -> Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_environment_that_was_moved_is_made_again() {
+        if output(Command::new("python3").args(["-c", "import ensurepip"])).is_err() {
+            println!("skipped: python3-venv is not installed");
+            return;
+        }
+        let place = scratch::directory("environment").unwrap();
+        let (list, first, second) =
+            (place.path().join("list"), place.path().join("first"), place.path().join("second"));
+        fs::write(&list, "").unwrap();
+        environment(&first, &list).unwrap();
+        fs::rename(&first, &second).unwrap();
+        environment(&second, &list).unwrap();
+        let pip = fs::read_to_string(second.join("bin/pip")).unwrap();
+        assert!(pip.lines().next().unwrap().contains("second"), "{pip}");
+    }
 
     #[test]
     fn the_last_line_of_pytest_is_understood() {

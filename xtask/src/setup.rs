@@ -7,7 +7,7 @@ use crate::{bench, clippy, fabric, fuzz, mpi_wheels, sanitize, slurm, unlike};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The packages for building and for the demo. (`dist/bootstrap.sh` installs cargo itself.)
 const BUILD: &[&str] = &["gcc", "libc6-dev", "binutils", "make"];
@@ -53,7 +53,7 @@ const WHEEL: &[&str] = &["python3-venv"];
 const PACKAGES: &[&str] = &["debootstrap", "iproute2"];
 
 /// The message before anything is installed.
-const TEST_NOTICE: &str = "hpvm: every test takes about 20 minutes on two cores, 3 GB of memory, and 7 GB of disk below \
+const TEST_NOTICE: &str = "hpvm: every test takes about 20 minutes on two cores, 3 GB of memory, and 9.2 GB of disk below \
 target (`make clean` gives it back).\nWhat is missing of Debian's packages is installed now: compilers, also for other \
 processors, and small tools.\nDebian's own PVM, with which hpvm is compared, is unpacked below target and not installed.";
 
@@ -180,7 +180,6 @@ impl Wanted {
         }
         let lacking: Vec<&str> = wanted.into_iter().filter(|package| !installed.contains(*package)).collect();
         if !lacking.is_empty() {
-            println!("installing {}", lacking.join(" "));
             install(&lacking)?;
         }
         self.unpack()
@@ -221,9 +220,11 @@ fn installed() -> Result<HashSet<String>> {
 
 fn install(packages: &[&str]) -> Result<()> {
     let root = output(Command::new("id").arg("-u"))?.trim() == "0";
-    if !root && !in_path("sudo") {
-        bail!("as root, please run: apt-get install {}", packages.join(" "));
+    let may_become_root = || output(Command::new("sudo").arg("true").stdin(Stdio::inherit())).is_ok();
+    if !(root || in_path("sudo") && may_become_root()) {
+        bail!("these packages are missing; ask your administrator for: apt-get install {}", packages.join(" "));
     }
+    println!("installing {}", packages.join(" "));
     let apt = || {
         let mut command = if root { Command::new("env") } else { Command::new("sudo") };
         if !root {

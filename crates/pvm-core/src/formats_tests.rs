@@ -84,7 +84,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 
 /// Compares formats with the file `name`. If the version differs, rewrites the file and fails.
 fn compare(name: &str, number: &str, version: u32, formats: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("formats").join(name);
+    let file = Path::new("formats").join(name);
     let text = format!("{number} {version}\n{formats}");
     let before = std::fs::read_to_string(&file).unwrap_or_default();
     if before == text {

@@ -3,9 +3,15 @@
 
 mod common;
 
-use common::{Sandbox, err, out, wait_until};
+use common::{Sandbox, copy_program, err, out, pvm, wait_until};
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
+
+/// The id of another user, `nobody`.
+const STRANGER: u32 = 65534;
 
 fn sorted(output: &Output) -> Vec<String> {
     let mut lines: Vec<String> = out(output).lines().map(str::to_owned).collect();
@@ -221,6 +227,26 @@ fn a_dry_run_starts_nothing() {
     let value = json(&sandbox.run(&["run", "--dry-run", "--json", "-n", "2", "prog", "x"]));
     assert_eq!((&value["machine_runs"], &value["tasks"][1]["command"][1]), (&false.into(), &"x".into()));
     assert_eq!(sandbox.run(&["run", "--dry-run", "--wd", "nosuch", "prog"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_directory_that_may_not_be_entered_is_the_cause() {
+    // The test may run as root, who may enter every directory, and another user may not enter that of the build.
+    let programs = Sandbox::new();
+    let program = programs.path().join("pvm");
+    copy_program(pvm(), &program);
+    let sandbox = Sandbox::of(&program);
+    std::fs::create_dir(sandbox.path().join("closed")).unwrap();
+    for (path, mode) in [(programs.path(), 0o755), (sandbox.path(), 0o755), (&sandbox.path().join("closed"), 0o600)] {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    let mut command = sandbox.command(&["run", "--dry-run", "--wd", "closed", "true"]);
+    if rustix::process::geteuid().is_root() {
+        command.uid(STRANGER).gid(STRANGER);
+    }
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("closed (the directory of the tasks, see --wd): Permission denied"), "{output:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod common;
 use common::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The number of rounds of the program. In each, the parent sends a message to both of its children, and each child
@@ -13,7 +13,7 @@ const ROUNDS: usize = 50;
 
 /// Compiles the program and links it to the archive that is built beside `pvm`. Returns its path.
 fn program(sandbox: &Sandbox) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = std::env::current_dir().unwrap();
     let profile = pvm().parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--package", "libpvm3", "--target-dir"]).arg(profile.parent().unwrap());

@@ -152,7 +152,7 @@ fn hundreds_of_connections_are_no_trouble() {
     let directory = Directory::new();
     let limit = "ulimit -Sn 256; exec \"$0\"";
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", limit, env!("CARGO_BIN_EXE_pvmd")]).env("PVM_TMP", &directory.0);
+    command.args(["-c", limit]).arg(common::program()).env("PVM_TMP", &directory.0);
     command.stdout(std::process::Stdio::piped()).stdin(std::process::Stdio::null());
     let daemon = Daemon::run(&mut command);
     let tasks: Vec<Client> = (0..150).map(|_| Client::enroll(&daemon.socket)).collect();
@@ -213,7 +213,7 @@ fn daemon_of_a_stranger(directory: &Directory) -> Command {
     let program = directory.0.join("program");
     // A process that this one starts meanwhile would keep a descriptor for writing, so another process copies: a
     // program that is open for writing cannot be started.
-    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_pvmd")).arg(&program).status().unwrap().success());
+    assert!(Command::new("cp").arg(common::program()).arg(&program).status().unwrap().success());
     let mut command = directory.prepared(Command::new(program));
     command.env("HOME", &home).current_dir(&home).uid(STRANGER).gid(STRANGER);
     command

@@ -167,6 +167,8 @@ pub fn short_table() -> Result<()> {
     let systems = BTreeSet::from([System::Limit, System::Hpvm]);
     let outcome = measure(Effort::Glance, &BTreeSet::new(), &systems)?;
     print!("{}", tables::pair(&outcome.samples));
+    println!("(The limit of longer messages is one copy out of another process's memory. Messages in memory that both");
+    println!("processes write can need less than that: then the number is below 1.)");
     warn_when_disturbed(&outcome.samples);
     match outcome.failures.first() {
         Some(failure) => bail!("{}: {}", failure.measure, failure.text),

@@ -9,6 +9,7 @@ mod transcript;
 use crate::build;
 use crate::common::{Checks, dist, in_path, output, root};
 use crate::counts::Counts;
+use crate::install::{self, Layout};
 use crate::scratch;
 use anyhow::{Context, Result, bail};
 use pages::Page;
@@ -114,11 +115,12 @@ fn path() -> Result<OsString> {
     Ok(setting)
 }
 
-/// Runs the page's commands as a user would who has installed hpvm in `~/hpvm` and has the guide's programs.
+/// Runs the page's commands as a user would who has installed hpvm in `~/.local` and has the guide's programs.
 fn try_out(page: &Page) -> Result<()> {
     let place = scratch::directory("guide")?;
     let home = place.path();
-    std::os::unix::fs::symlink(dist(), home.join("hpvm"))?;
+    let prefix = home.join(".local");
+    install::install(&dist(), &prefix, &Layout::new(&prefix, "lib")?)?;
     std::os::unix::fs::symlink(root(), home.join("source"))?;
     std::fs::create_dir(home.join("work"))?;
     transcript::check(page, home, &path()?)

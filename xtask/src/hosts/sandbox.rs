@@ -10,8 +10,9 @@ use crate::scratch;
 use anyhow::{Context, Result};
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 /// The word for the sandboxes ([`scratch`]) in the names of the folders where they mount their file systems.
 const PLACE: &str = "hosts";
@@ -59,6 +60,25 @@ fn remove_leftovers() {
     scratch::abandoned(PLACE).iter().for_each(|folder| drop(fs::remove_dir(folder)));
 }
 
+/// A process that removes a folder at the end of this process, also when Ctrl-C ends it.
+struct Remover(Child);
+
+impl Remover {
+    fn start(folder: &Path) -> Result<Remover> {
+        let mut command = Command::new("sh");
+        command.args(["-c", "cat; rmdir \"$0\" 2>/dev/null"]).arg(folder).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        Ok(Remover(command.spawn().context("cannot start sh")?))
+    }
+}
+
+impl Drop for Remover {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
 /// Runs this program again in a sandbox with these arguments, and shows its output. Returns the last line.
 pub fn run(arguments: &[&str]) -> Result<String> {
     run_with(arguments, |line| println!("{line}"))
@@ -79,6 +99,7 @@ pub fn run_with(arguments: &[&str], on_line: impl FnMut(&str)) -> Result<String>
 fn run_by(mut unshare: Command, arguments: &[&str], mut on_line: impl FnMut(&str)) -> Result<String> {
     remove_leftovers();
     let place = scratch::directory(PLACE)?;
+    let remover = Remover::start(place.path())?;
     let mut child = unshare
         .args(["sh", "-c", FIRST_PROCESS, "sh"])
         .arg(std::env::current_exe()?)
@@ -94,6 +115,7 @@ fn run_by(mut unshare: Command, arguments: &[&str], mut on_line: impl FnMut(&str
         on_line(&last);
     }
     let status = child.wait()?;
+    drop((place, remover));
     anyhow::ensure!(status.success() || !last.is_empty(), "inside the namespaces: {status}");
     Ok(last)
 }

@@ -1,8 +1,10 @@
 //! The list of what an installation has made, so that `uninstall` removes that and nothing else.
+use crate::build::place;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 /// The place of the list, relative to the prefix. Each line is `file PATH` or `directory PATH`.
@@ -45,39 +47,35 @@ impl Manifest {
 
     /// Writes the list, which contains itself.
     pub fn write(&mut self, prefix: &Path) -> Result<()> {
-        let path = Path::new(PATH);
-        self.make_directory(prefix, path.parent().unwrap_or(Path::new("")))?;
-        self.files.insert(path.to_path_buf());
+        let path = prefix.join(PATH);
+        self.add_file(prefix, PathBuf::from(PATH));
         let line = |kind: &'static str| move |path: &PathBuf| format!("{kind} {}\n", path.display());
         let directories = self.directories.iter().map(line("directory"));
         let text: String = directories.chain(self.files.iter().map(line("file"))).collect();
-        fs::write(prefix.join(path), text).with_context(|| format!("cannot write {}", prefix.join(path).display()))
+        make_directories(path.parent().unwrap_or(prefix))?;
+        // The list that is there stays whole if the disk is full.
+        let written = crate::scratch::directory("installed")?;
+        let new = written.path().join("list");
+        fs::write(&new, text).with_context(|| format!("cannot write {}", new.display()))?;
+        place(&new, &path, 0o644)
     }
 
-    /// Makes a directory with its parents, and remembers those that did not exist.
-    pub fn make_directory(&mut self, prefix: &Path, path: &Path) -> Result<()> {
-        let whole = prefix.join(path);
-        if whole.is_dir() {
-            return Ok(());
-        }
-        match path.parent() {
-            Some(parent) => self.make_directory(prefix, parent)?,
-            // The parents of the prefix are not of this installation.
-            None => whole.parent().map_or(Ok(()), fs::create_dir_all)?,
-        }
-        fs::create_dir(&whole).with_context(|| format!("cannot make {}", whole.display()))?;
-        self.directories.insert(path.to_path_buf());
-        Ok(())
-    }
-
-    /// Notes that the installation has this file.
-    pub fn add_file(&mut self, path: PathBuf) {
+    /// Notes that the installation has this file, and the directories that it makes for it.
+    pub fn add_file(&mut self, prefix: &Path, path: PathBuf) {
+        let missing = path.ancestors().skip(1).filter(|directory| !prefix.join(directory).is_dir());
+        self.directories.extend(missing.map(Path::to_path_buf));
         self.files.insert(path);
     }
 
     /// Notes the directories that an earlier installation has made.
     pub fn adopt_directories(&mut self, earlier: &Manifest) {
         self.directories.extend(earlier.directories.iter().cloned());
+    }
+
+    /// Notes the files and the directories of an earlier installation.
+    pub fn adopt(&mut self, earlier: &Manifest) {
+        self.files.extend(earlier.files.iter().cloned());
+        self.adopt_directories(earlier);
     }
 
     /// Removes the files that `new` lacks, and the directories that are empty then.
@@ -96,7 +94,8 @@ impl Manifest {
         self.remove_empty_directories(prefix)
     }
 
-    fn remove_empty_directories(&self, prefix: &Path) -> Result<()> {
+    /// Removes the directories that are empty.
+    pub fn remove_empty_directories(&self, prefix: &Path) -> Result<()> {
         // In reverse order, a directory comes before its parent.
         for directory in self.directories.iter().rev() {
             let path = prefix.join(directory);
@@ -109,6 +108,17 @@ impl Manifest {
         }
         Ok(())
     }
+}
+
+/// Makes a directory and its parents, which everybody may enter whatever the umask says, as everybody may read the
+/// files.
+pub fn make_directories(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    path.parent().map_or(Ok(()), make_directories)?;
+    let made = fs::create_dir(path).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)));
+    made.with_context(|| format!("cannot make {}", path.display()))
 }
 
 fn remove(path: &Path) -> Result<()> {

@@ -3,26 +3,35 @@
 mod layout;
 mod manifest;
 
-use crate::build::{link, place};
-use crate::common::dist;
+use crate::build::{build, link, place};
+use crate::common::{dist, root};
 use anyhow::{Context, Result, bail, ensure};
 pub use layout::Layout;
 use manifest::Manifest;
+use rustix::fs::{Access, access};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-const USAGE: &str = "usage: cargo xtask install PREFIX [--libdir DIRECTORY]";
+const USAGE: &str = "usage: cargo xtask install [--build] PREFIX [--libdir DIRECTORY]";
 
-/// Runs `install`.
+/// Runs `install`. With `--build`, it first checks the prefix and then builds the distribution tree.
 pub fn run(arguments: &[String]) -> Result<()> {
+    let (builds, arguments) = match arguments {
+        [option, rest @ ..] if option == "--build" => (true, rest),
+        all => (false, all),
+    };
     let (prefix, libraries) = match arguments {
         [prefix] => (prefix, layout::LIBRARIES),
         [prefix, option, libraries] if option == "--libdir" => (prefix, libraries.as_str()),
         _ => bail!(USAGE),
     };
-    let layout = Layout::new(&std::path::absolute(prefix)?, libraries)?;
-    let to = destination(destdir(), &layout.prefix);
+    let layout = Layout::new(&absolute(prefix)?, libraries)?;
+    let to = allowed_destination(&layout.prefix)?;
+    is_writable(&to)?;
+    if builds {
+        build()?;
+    }
     install(&dist(), &to, &layout)?;
     println!("installed to {}", to.display());
     Ok(())
@@ -31,9 +40,54 @@ pub fn run(arguments: &[String]) -> Result<()> {
 /// Runs `uninstall`.
 pub fn run_uninstall(arguments: &[String]) -> Result<()> {
     let [prefix] = arguments else { bail!("usage: cargo xtask uninstall PREFIX") };
-    let from = destination(destdir(), &std::path::absolute(prefix)?);
+    let from = allowed_destination(&absolute(prefix)?)?;
     uninstall(&from)?;
     println!("removed from {}", from.display());
+    Ok(())
+}
+
+/// Returns a directory of the command line as an absolute path.
+pub fn absolute(directory: &str) -> Result<PathBuf> {
+    ensure!(!directory.is_empty(), "PREFIX is empty");
+    ensure!(
+        !directory.starts_with('~'),
+        "{directory} begins with ~, which the shell has not replaced: write $HOME instead of ~"
+    );
+    Ok(std::path::absolute(directory)?)
+}
+
+/// Returns the directory for the files of a prefix. Without `$DESTDIR`, it must be outside the source tree.
+pub fn allowed_destination(prefix: &Path) -> Result<PathBuf> {
+    let to = destination(destdir(), prefix);
+    if to == prefix {
+        is_outside(&root(), prefix)?;
+    }
+    Ok(to)
+}
+
+/// Refuses a directory that this user may not write, before a build that takes minutes.
+fn is_writable(directory: &Path) -> Result<()> {
+    let there = directory.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+    access(there, Access::WRITE_OK | Access::EXEC_OK).with_context(|| {
+        let cure =
+            "Name a directory of yours, for example PREFIX=$HOME/.local; or run make, and then sudo make install";
+        format!("cannot write to {}. {cure}", there.display())
+    })
+}
+
+/// Refuses a directory in the source tree: `uninstall` would remove headers of the sources.
+fn is_outside(tree: &Path, directory: &Path) -> Result<()> {
+    let is_there = |path: &Path| path.canonicalize().ok().map(|found| (found, path.to_path_buf()));
+    let real = match directory.ancestors().find_map(is_there) {
+        Some((found, shown)) => found.join(directory.strip_prefix(shown)?),
+        None => directory.to_path_buf(),
+    };
+    let tree = tree.canonicalize().context("the source tree is gone")?;
+    ensure!(
+        !real.starts_with(&tree),
+        "{} lies in the source tree of hpvm. Name another directory, for example PREFIX=$HOME/.local",
+        directory.display()
+    );
     Ok(())
 }
 
@@ -51,24 +105,43 @@ pub fn destination(destdir: Option<PathBuf>, prefix: &Path) -> PathBuf {
 }
 
 /// Installs a distribution tree to the directory `to`. Removes what an earlier version has installed there and this
-/// version lacks.
+/// version lacks. The list of the files is written first, so an installation that fails midway can be uninstalled.
 pub fn install(tree: &Path, to: &Path, layout: &Layout) -> Result<()> {
     if !tree.join("lib").join(crate::build::SONAME).exists() {
         bail!("{} is not complete; cargo xtask build makes it", tree.display());
     }
     let earlier = Manifest::read(to)?;
-    let mut new = Manifest::default();
-    new.make_directory(to, Path::new(""))?;
+    let (mut new, mut both) = (Manifest::default(), Manifest::default());
     let mut files = Vec::new();
     walk(tree, Path::new(""), &mut files)?;
     for file in &files {
-        let at = layout.place(file);
-        if let Some(parent) = at.parent() {
-            new.make_directory(to, parent)?;
-        }
-        let (source, target) = (tree.join(file), to.join(&at));
+        let target = to.join(layout.place(file));
         // A directory of somebody else is not replaced by a file.
         ensure!(target.is_symlink() || !target.is_dir(), "{} is a directory", target.display());
+        new.add_file(to, layout.place(file));
+    }
+    both.adopt(&new);
+    earlier.iter().for_each(|earlier| both.adopt(earlier));
+    if let Err(error) = both.write(to) {
+        // The error that matters is the first one.
+        let _ = both.remove_empty_directories(to);
+        return Err(error);
+    }
+    copy_files(tree, &files, to, layout).with_context(|| {
+        format!("the installation is not complete; make uninstall PREFIX={} removes it", layout.prefix.display())
+    })?;
+    if let Some(earlier) = earlier {
+        earlier.remove_what_is_not_in(to, &new)?;
+    }
+    new.adopt_directories(&both);
+    new.write(to)
+}
+
+/// Copies the files of a distribution tree to their places.
+fn copy_files(tree: &Path, files: &[PathBuf], to: &Path, layout: &Layout) -> Result<()> {
+    for file in files {
+        let (source, target) = (tree.join(file), to.join(layout.place(file)));
+        manifest::make_directories(target.parent().unwrap_or(to))?;
         let data = source.symlink_metadata()?;
         if data.is_symlink() {
             link(layout.link_target(file, &fs::read_link(&source)?), &target)?;
@@ -78,15 +151,11 @@ pub fn install(tree: &Path, to: &Path, layout: &Layout) -> Result<()> {
             fs::write(&path, text)?;
             place(&path, &target, 0o644)?;
         } else {
-            place(&source, &target, data.permissions().mode() & 0o777)?;
+            // Everybody may read the files, whatever the umask of the build was.
+            place(&source, &target, if data.permissions().mode() & 0o111 == 0 { 0o644 } else { 0o755 })?;
         }
-        new.add_file(at);
     }
-    if let Some(earlier) = earlier {
-        earlier.remove_what_is_not_in(to, &new)?;
-        new.adopt_directories(&earlier);
-    }
-    new.write(to)
+    Ok(())
 }
 
 /// Removes what [`install`] has put into the directory `from`: nothing else, and no directory that existed before or
@@ -165,6 +234,50 @@ mod tests {
         assert_eq!(destination(Some("/tmp/package".into()), prefix), Path::new("/tmp/package/usr"));
         assert_eq!(destination(Some("".into()), prefix), Path::new("/usr"));
         assert_eq!(destination(None, prefix), Path::new("/usr"));
+    }
+
+    #[test]
+    fn a_prefix_in_the_source_tree_or_with_a_tilde_is_refused() {
+        let place = crate::scratch::directory("prefix").unwrap();
+        let tree = place.path().join("hpvm");
+        fs::create_dir(&tree).unwrap();
+        std::os::unix::fs::symlink(&tree, place.path().join("link")).unwrap();
+        for inside in ["hpvm", "hpvm/new/directory", "link", "link/new"] {
+            assert!(is_outside(&tree, &place.path().join(inside)).is_err(), "{inside}");
+        }
+        for outside in ["", "hpvm2", "new/directory"] {
+            is_outside(&tree, &place.path().join(outside)).unwrap();
+        }
+        assert!(absolute("~/hpvm").is_err() && absolute("").is_err() && absolute("/opt/~").is_ok());
+    }
+
+    #[test]
+    fn an_installation_that_fails_midway_can_be_uninstalled() {
+        let place = crate::scratch::directory("uninstall").unwrap();
+        let prefix = place.path().join("prefix");
+        let layout = Layout::new(&prefix, "lib").unwrap();
+        let tree = tree(place.path(), &["share/page"]);
+        // What cannot be copied is as good as a full disk; `bin` comes before it.
+        fs::remove_file(tree.join("share/page")).unwrap();
+        std::os::unix::net::UnixListener::bind(tree.join("share/page")).unwrap();
+        let error = install(&tree, &prefix, &layout).unwrap_err().to_string();
+        assert!(error.contains("make uninstall PREFIX="), "{error}");
+        assert!(prefix.join("bin/pvm").exists());
+        uninstall(&prefix).unwrap();
+        assert!(!prefix.exists());
+    }
+
+    #[test]
+    fn everybody_may_read_an_installation() {
+        let place = crate::scratch::directory("uninstall").unwrap();
+        let prefix = place.path().join("new/prefix");
+        let tree = tree(place.path(), &["bin/tool"]);
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        fs::set_permissions(tree.join("bin/pvm"), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(tree.join("bin/tool"), fs::Permissions::from_mode(0o700)).unwrap();
+        install(&tree, &prefix, &Layout::new(&prefix, "lib").unwrap()).unwrap();
+        let all = ["..", "", "bin", "bin/pvm", "bin/tool"].map(|path| mode(&prefix.join(path)));
+        assert_eq!(all, [0o755, 0o755, 0o755, 0o644, 0o755]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ fn profile() -> PathBuf {
 }
 
 fn source() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+    std::env::current_dir().unwrap()
 }
 
 fn run(command: &mut Command) {

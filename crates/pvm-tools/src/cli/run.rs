@@ -45,7 +45,9 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 86400);
 /// command started is ended by a signal or lost with its host, all others are ended too (--on-failure wait lets them
 /// continue).
 ///
-/// The exit status is that of the first task that failed (128 + n for signal n), or 0. It is 124 if the run took longer
+/// The exit status is that of the first task started by this command that failed (128 + n for signal n), or 0. A task
+/// that its tasks spawned counts only if --on-failure abort ended the run because of it: such a task that a signal ended
+/// is reported, and the program that spawned it decides what its loss means. The status is 124 if the run took longer
 /// than --timeout, and 127 if the program was not found.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]

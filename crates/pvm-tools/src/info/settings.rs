@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_manual_and_this_list_name_the_same_variables() {
-        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../man/hpvm.7")).unwrap();
+        let page = std::fs::read_to_string("../../man/hpvm.7").unwrap();
         let part = page.split(".Ss For users").nth(1).unwrap().split(".Ss Set for tasks").next().unwrap();
         let heads = part.lines().filter_map(|line| line.strip_prefix(".It Ev "));
         let mut named: Vec<&str> = heads.flat_map(|line| line.split(" , ")).collect();

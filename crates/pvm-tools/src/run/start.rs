@@ -9,7 +9,6 @@ use pvm_core::codes::{self, Code};
 use pvm_core::machine::{InputOf, RunPlan};
 use pvm_core::proto::{Request, RunSettings};
 use pvm_task::Session;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -84,13 +83,16 @@ pub fn spawn(
     Ok(numbered.into_iter().map(|(_, tid)| tid).collect())
 }
 
-/// Returns the directory of the program's tasks, as an absolute path.
+/// Returns the directory of the program's tasks, as an absolute path. A daemon reports a directory that the tasks cannot
+/// enter as it reports a program that is not there.
 pub fn directory_of(program: &Program, here: &Path) -> Result<PathBuf, RunError> {
-    let Some(directory) = &program.directory else { return Ok(here.to_owned()) };
-    let directory = here.join(directory);
-    match directory.is_dir() {
-        true => Ok(directory),
-        false => Err(RunError::System(directory.display().to_string(), no_directory())),
+    let directory = program.directory.as_ref().map_or_else(|| here.to_owned(), |directory| here.join(directory));
+    match rustix::fs::access(directory.join("."), rustix::fs::Access::EXEC_OK) {
+        Ok(()) => Ok(directory),
+        Err(error) => {
+            let what = format!("{} (the directory of the tasks, see --wd)", directory.display());
+            Err(RunError::System(what, error.into()))
+        }
     }
 }
 
@@ -147,10 +149,6 @@ fn start(
 /// Returns whether the program is a path and needs no search.
 pub fn is_path(program: &Path) -> bool {
     program.as_os_str().as_bytes().contains(&b'/')
-}
-
-fn no_directory() -> io::Error {
-    io::Error::from(io::ErrorKind::NotADirectory)
 }
 
 /// Returns the first executable file with this name in `PATH`, in the directory of `pvm`, or in the current directory.

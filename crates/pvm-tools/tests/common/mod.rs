@@ -8,13 +8,22 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The directory where `cargo xtask setup test` has unpacked Debian's PVM.
-pub const DEBIAN_PVM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/debian-pvm/usr");
 /// The longest time that one step of these tests may take.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The pause after each line of a script, in which the console executes the line.
 const LINE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Returns the directory where `cargo xtask setup test` has unpacked Debian's PVM.
+pub fn debian_pvm() -> PathBuf {
+    std::env::current_dir().unwrap().join("../../target/debian-pvm/usr")
+}
+
+/// Returns the directory of the programs that are built for this test.
+fn profile() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(Path::parent).unwrap().to_owned()
+}
 
 /// Copies a program by another process. A process that this one starts meanwhile would keep a descriptor for writing, and
 /// a program that is open for writing cannot be started.
@@ -27,13 +36,13 @@ pub fn pvm() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         build("pvmd");
-        PathBuf::from(env!("CARGO_BIN_EXE_pvm"))
+        profile().join("pvm")
     })
 }
 
 /// Builds a package of this workspace into the directory of the console under test. Returns the directory.
 pub fn build(package: &str) -> PathBuf {
-    let profile = Path::new(env!("CARGO_BIN_EXE_pvm")).parent().unwrap();
+    let profile = profile();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--package", package, "--target-dir"]).arg(profile.parent().unwrap());
     if profile.ends_with("release") {
@@ -45,7 +54,7 @@ pub fn build(package: &str) -> PathBuf {
         cargo.env_remove(name);
     });
     assert!(cargo.status().unwrap().success(), "{package} does not build");
-    profile.to_owned()
+    profile
 }
 
 /// A temporary directory for a machine, with a home directory; dropping the value halts the machine and removes the
@@ -71,7 +80,7 @@ impl Sandbox {
     /// Makes a sandbox for Debian's console, if that is installed. That console always starts `/usr/bin/pvmd`, which
     /// must be installed.
     pub fn of_debian() -> Option<Sandbox> {
-        let program = Path::new(DEBIAN_PVM).join("bin/pvm");
+        let program = debian_pvm().join("bin/pvm");
         let is_there = program.exists() && Path::new("/usr/bin/pvmd").exists();
         if !is_there {
             eprintln!("skipped: Debian's console is not installed");
@@ -94,9 +103,9 @@ impl Sandbox {
         {
             command.env_remove(name);
         }
-        if self.program.starts_with(DEBIAN_PVM) {
-            command.env("PVM_ROOT", Path::new(DEBIAN_PVM).join("lib/pvm3"));
-            let folders = std::fs::read_dir(Path::new(DEBIAN_PVM).join("lib")).unwrap().flatten();
+        if self.program.starts_with(debian_pvm()) {
+            command.env("PVM_ROOT", debian_pvm().join("lib/pvm3"));
+            let folders = std::fs::read_dir(debian_pvm().join("lib")).unwrap().flatten();
             let libraries = folders.map(|entry| entry.path()).find(|path| path.join("libpvm3.so.3").exists());
             command.env("LD_LIBRARY_PATH", libraries.unwrap());
         }

@@ -23,6 +23,12 @@ use tempfile::TempDir;
 /// The longest time that one step of a test may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Returns the path of the daemon under test, which lies beside the directory of this test.
+pub fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(Path::parent).unwrap().join("pvmd")
+}
+
 /// A directory of one test: its path, and the guard that removes it at the end.
 pub struct Directory(pub PathBuf, TempDir);
 
@@ -32,13 +38,13 @@ impl Directory {
         Directory(directory.path().to_owned(), directory)
     }
     pub fn command(&self) -> Command {
-        self.prepared(Command::new(env!("CARGO_BIN_EXE_pvmd")))
+        self.prepared(Command::new(program()))
     }
     /// Returns a command for a shell that runs `first` and then becomes the daemon (bash, since dash does not pass an
     /// ignored SIGCHLD on).
     pub fn command_after(&self, first: &str) -> Command {
         let mut shell = Command::new("/bin/bash");
-        shell.args(["-c", &format!("{first}; exec \"$0\""), env!("CARGO_BIN_EXE_pvmd")]);
+        shell.args(["-c", &format!("{first}; exec \"$0\"")]).arg(program());
         self.prepared(shell)
     }
     /// Sets this directory as the command's `PVM_TMP` and home, and returns the command.

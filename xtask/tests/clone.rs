@@ -1,0 +1,94 @@
+//! Copies and moves a source tree, and installs from it.
+#![forbid(unsafe_code)]
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+/// The id of another user, `nobody`.
+const STRANGER: &str = "65534";
+
+/// Makes a small stand-in for a source tree that was built.
+fn source_tree(path: PathBuf) -> PathBuf {
+    for (file, text) in [
+        ("xtask/Cargo.toml", ""),
+        ("target/dist/lib/libpvm3.so.3", "library"),
+        ("target/dist/bin/pvm", "of the original"),
+    ] {
+        let file = path.join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    path
+}
+
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(Path::parent).unwrap().join("xtask")
+}
+
+/// Runs xtask in a directory, as cargo does.
+fn xtask(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program());
+    command.args(arguments).current_dir(directory).env_remove("HPVM_DIST").env_remove("DESTDIR");
+    command.output().unwrap()
+}
+
+/// Installs from a source tree, and returns what is installed as `bin/pvm`.
+fn installed(tree: &Path, prefix: &Path) -> String {
+    let output = xtask(&tree.join("xtask"), &["install", prefix.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::read_to_string(prefix.join("bin/pvm")).unwrap()
+}
+
+#[test]
+fn a_tree_that_was_copied_or_moved_installs_itself() {
+    let place = tempfile::tempdir().unwrap();
+    let original = source_tree(place.path().join("original"));
+    let copy = place.path().join("copy");
+    assert!(Command::new("cp").arg("-a").args([&original, &copy]).status().unwrap().success());
+    fs::write(copy.join("target/dist/bin/pvm"), "of the copy").unwrap();
+    let prefix = place.path().join("prefix");
+    assert_eq!(installed(&copy, &prefix), "of the copy");
+    assert_eq!(installed(&original, &prefix), "of the original");
+    let moved = place.path().join("moved");
+    fs::rename(&original, &moved).unwrap();
+    assert_eq!(installed(&moved, &prefix), "of the original");
+}
+
+#[test]
+fn root_installs_what_another_user_has_built_and_nothing_older_than_a_source() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: the test needs root");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let tree = source_tree(place.path().join("tree"));
+    for directory in [".cargo", "bench", "crates", "dist", "include", "man"] {
+        fs::create_dir(tree.join(directory)).unwrap();
+    }
+    for file in ["Cargo.toml", "Cargo.lock", "Makefile"] {
+        fs::write(tree.join(file), "").unwrap();
+    }
+    // The tests are started in the directory of their crate.
+    fs::copy("../dist/install.sh", tree.join("dist/install.sh")).unwrap();
+    assert!(Command::new("chown").args(["-R", STRANGER]).arg(&tree).status().unwrap().success());
+    let prefix = place.path().join("prefix");
+    let install = || {
+        let mut command = Command::new("dist/install.sh");
+        command.args(["install", prefix.to_str().unwrap()]).current_dir(&tree).env_remove("DESTDIR");
+        command.env_remove("HPVM_DIST").output().unwrap()
+    };
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said(&install()).contains("hpvm is not built yet"));
+    // The clock of a file system ticks in milliseconds.
+    std::thread::sleep(Duration::from_millis(50));
+    fs::write(tree.join("target/built"), program().to_str().unwrap()).unwrap();
+    let output = install();
+    assert!(output.status.success() && prefix.join("bin/pvm").exists(), "{}", said(&output));
+    std::thread::sleep(Duration::from_millis(50));
+    // An old date, as that of a file which was unpacked.
+    let source = fs::File::create(tree.join("crates/new.rs")).unwrap();
+    source.set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert!(said(&install()).contains("crates/new.rs has changed") || said(&install()).contains("crates has changed"));
+}
