@@ -43,7 +43,8 @@ pub fn of_words(words: &[String]) -> Result<Vec<Wanted>, String> {
 pub fn of_file(path: &Path) -> Result<Vec<Wanted>, String> {
     let text = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let file = Hostfile::parse(&String::from_utf8_lossy(&text));
-    let errors = file.errors.iter().map(|(line, error)| format!("{}:{line}: {error}", path.display()));
+    let costly = file.errors.iter().filter(|(_, error)| !matches!(error, hostfile::LineError::BadSpeed(_)));
+    let errors = costly.map(|(line, error)| format!("{}:{line}: {error}", path.display()));
     match errors.collect::<Vec<_>>() {
         errors if !errors.is_empty() => Err(errors.join("\n")),
         _ => Ok(file.hosts.iter().filter(|host| !host.later).map(Wanted::of).collect()),
