@@ -284,11 +284,9 @@ impl Starter {
         call.in_foreground = job.shell.needs_foreground();
         let shell = if job.parent.is_some() { &self.parent_shell } else { &job.shell };
         let machine = job.host.line.machine().map(str::to_owned).or_else(|| self.master.machine.clone());
-        let command = match &machine {
-            // The daemon gets no greeting from a person.
-            Some(machine) if by_hand => format!("env PVM_VMID={} {}", quoted(machine), call.command(&daemon)),
-            _ => call.command(&daemon),
-        };
+        // A daemon that a person starts gets no greeting.
+        let variable = machine.as_ref().filter(|_| by_hand).map(|id| format!("env PVM_VMID={} ", quoted(id)));
+        let command = variable.unwrap_or_default() + &call.command(&daemon);
         job.words = shell.words_for_daemon(&job.host.line, &command);
         job.tried.push(daemon);
         let greeting = Greeting { machine, key: Some(self.master.key), confirms: !by_hand };
