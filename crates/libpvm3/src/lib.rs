@@ -29,6 +29,7 @@ mod memory;
 mod misc;
 mod options;
 mod pack;
+mod postponed;
 mod process;
 mod receive;
 mod register;

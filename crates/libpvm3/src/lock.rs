@@ -4,7 +4,7 @@
 //! of the word answers three questions: whether this process has a state of its own, whether the lock is held, and
 //! whether other threads wait for it. While the process has one thread, acquiring and releasing the lock are plain
 //! stores.
-use crate::takeover;
+use crate::{postponed, takeover};
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const FRESH: u32 = 0;
 const FREE: u32 = 1;
 const HELD: u32 = 2;
-/// Held, and other threads may sleep on the word.
+/// Held, and other threads may sleep on the word, or signals are postponed.
 const CONTENDED: u32 = 3;
 /// Free, and not acquired since this process last forked: a child may take over the task.
 const FORKED: u32 = 4;
@@ -264,6 +264,12 @@ fn release_slow(word: &AtomicU32) {
         futex_wake(word, 1);
     }
     set_ownership(Ownership::None);
+    postponed::send_after_release();
+}
+
+/// Lets the holder of the lock send the postponed signals when it releases the lock.
+pub fn ask_holder_to_send() {
+    let _ = word().compare_exchange(HELD, CONTENDED, Relaxed, Relaxed);
 }
 
 /// Notes that this thread holds the lock. Called before code of the user runs, since that code may start threads.

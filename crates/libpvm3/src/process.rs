@@ -5,7 +5,7 @@
 //! borrowed, so that this code may call the library again.
 use crate::lists::Lists;
 use crate::lock::{self, Acquired};
-use crate::{at_exit, at_start, catchout, data, handlers, takeover, trace};
+use crate::{at_exit, at_start, catchout, data, handlers, postponed, takeover, trace};
 use pvm_core::codes::Code;
 use pvm_core::events::MASK_EMPTY;
 use pvm_task::{EnrollError, Environment, Task};
@@ -181,6 +181,7 @@ fn enter_slow(mut guard: Guard, acquired: Acquired) -> Option<Guard> {
 /// its daemon and peers stays untouched.
 fn renew() {
     USER_CODE.store(false, Relaxed);
+    postponed::forget();
     // A waiting thread of the parent may have set these values.
     lock::wait_at(0);
     WAITERS.store(0, Relaxed);

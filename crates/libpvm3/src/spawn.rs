@@ -89,10 +89,12 @@ fn extra_flags() -> c_int {
     unsafe { libc::strtol(text.as_ptr(), std::ptr::null_mut(), 0) as c_int }
 }
 
-/// Returns the names in `PVM_EXPORT`.
+/// Returns the names in `PVM_EXPORT`. Between two colons, a name is empty.
 fn exported_names() -> Vec<Vec<u8>> {
-    let list = std::env::var_os(EXPORT).unwrap_or_default();
-    list.as_bytes().split(|&byte| byte == b':').filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
+    match std::env::var_os(EXPORT).filter(|list| !list.is_empty()) {
+        Some(list) => list.as_bytes().split(|&byte| byte == b':').map(<[u8]>::to_vec).collect(),
+        None => Vec::new(),
+    }
 }
 
 /// Returns `PVM_EXPORT` itself, and the variables in its list that are set.
@@ -100,7 +102,7 @@ fn exported() -> Vec<Vec<u8>> {
     let Some(list) = std::env::var_os(EXPORT) else { return Vec::new() };
     let assignment = |name: &[u8], value: &[u8]| [name, b"=", value].concat();
     let mut variables = vec![assignment(EXPORT.as_bytes(), list.as_bytes())];
-    for name in exported_names() {
+    for name in exported_names().into_iter().filter(|name| !name.is_empty()) {
         if let Some(value) = std::env::var_os(OsStr::from_bytes(&name)) {
             variables.push(assignment(&name, value.as_bytes()));
         }
@@ -121,7 +123,11 @@ pub unsafe extern "C" fn pvm_export(name: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_unexport(name: *const c_char) -> c_int {
     // SAFETY: a string as the caller promises.
-    change_export("pvm_unexport", unsafe { bytes(name) }, |names, name| names.retain(|other| other != name))
+    change_export("pvm_unexport", unsafe { bytes(name) }, |names, name| {
+        if let Some(place) = names.iter().position(|other| !name.is_empty() && other == name) {
+            names.remove(place);
+        }
+    })
 }
 
 fn change_export(function: &'static str, name: Option<&[u8]>, change: impl FnOnce(&mut Vec<Vec<u8>>, &[u8])) -> c_int {

@@ -6,7 +6,7 @@ use crate::memory::{items, store};
 use crate::process::Guard;
 use crate::trace::{ints, nothing, traced, traced_code};
 use crate::wait::{request, wrong_reply};
-use crate::{catchout, handlers, takeover};
+use crate::{catchout, handlers, postponed, takeover};
 use pvm_core::codes::{Code, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_ROUTE_ADD};
 use pvm_core::events::Event;
 use pvm_core::proto::{Reply, Request};
@@ -99,7 +99,9 @@ pub extern "C" fn pvm_tidtohost(tid: c_int) -> c_int {
 
 /// Sends a signal; does not print failures.
 fn signal(tid: c_int, signal: c_int) -> c_int {
-    call_silent(|guard| {
+    let mut entered = false;
+    let code = call_silent(|guard| {
+        entered = true;
         guard.enrolled()?;
         let tid = task_tid(tid)?;
         let order = Request::Signal { tid, signal };
@@ -110,7 +112,14 @@ fn signal(tid: c_int, signal: c_int) -> c_int {
         }
         request(guard, order)?;
         Ok(0)
-    })
+    });
+    match task_tid(tid) {
+        _ if entered => code,
+        // This is a signal handler that has interrupted a call.
+        Ok(tid) if postponed::note(tid, signal) => 0,
+        Ok(_) => code,
+        Err(code) => code.number(),
+    }
 }
 
 /// Checks that a tid can be that of a task.

@@ -3,6 +3,7 @@
 //! A call that can be traced goes through [`traced`]. While nothing is traced, this costs one load of [`MODE`].
 //! Otherwise [`traced`] makes one record before the call and one after it, each under the lock; the code of the call
 //! itself has nothing to do with tracing.
+use crate::postponed;
 use crate::process::{Guard, enter};
 use crate::wait::wait;
 use pvm_core::events::Event;
@@ -116,6 +117,7 @@ fn find_out(guard: &mut Guard) {
     if MODE.load(Relaxed) != UNKNOWN {
         return;
     }
+    postponed::send(guard);
     if guard.task().is_enrolled() || guard.spawned_to_trace() && guard.enroll_silently() {
         guard.publish_settings();
     }
@@ -131,7 +133,7 @@ pub fn refresh(task: &Task) {
     MODE.store(mode, Relaxed);
 }
 
-/// Notes that the settings may have changed.
+/// Notes that the settings may have changed, or that signals are postponed.
 pub fn invalidate() {
     MODE.store(UNKNOWN, Relaxed);
 }

@@ -1,5 +1,6 @@
 //! The hostfile (contract 5.3): one host per line, options, defaults. The forms that MPI uses are accepted
 //! too: `node slots=4`, `node:4`, `n[01-16]`.
+use crate::codes::SPEED_DEFAULT;
 use crate::flows::multicast::McastRoute;
 use crate::ranges::{self, RangeError};
 
@@ -36,6 +37,8 @@ pub enum LineError {
     Range(RangeError),
     /// The option is unknown, or its value is not allowed.
     BadOption(String),
+    /// The value of `sp=` is not a speed. The line is used, with the default speed.
+    BadSpeed(String),
 }
 
 impl std::fmt::Display for LineError {
@@ -47,6 +50,9 @@ impl std::fmt::Display for LineError {
             LineError::Several(word) => write!(f, "'{word}' is more than one host"),
             LineError::Range(error) => write!(f, "{error}"),
             LineError::BadOption(word) => write!(f, "unknown option '{word}', or not with that value"),
+            LineError::BadSpeed(word) => {
+                write!(f, "'{word}' is not a speed from 1 to {SPEED_MAX}; {SPEED_DEFAULT} is used")
+            }
         }
     }
 }
@@ -110,10 +116,7 @@ impl Options {
             "slots" | "cpu" => self.slots = Some(slots(value).ok_or_else(wrong)?),
             // MPI's limit of overcommitment. The value is checked, and otherwise ignored.
             "max_slots" | "max-slots" => drop(slots(value).ok_or_else(wrong)?),
-            "sp" => {
-                let speed = value.parse().ok().filter(|speed| (1..=SPEED_MAX).contains(speed));
-                self.speed = Some(speed.ok_or_else(wrong)?);
-            }
+            "sp" => self.speed = Some(speed(value).unwrap_or(SPEED_DEFAULT)),
             "node" => {
                 let node = value.parse().ok().filter(|node| *node <= NODE_MAX);
                 self.node = Some(node.ok_or_else(wrong)?);
@@ -230,7 +233,7 @@ pub struct Hostfile {
     pub hosts: Vec<HostLine>,
     /// The options of the last `*` line. They also apply to hosts that are added later.
     pub defaults: Options,
-    /// The lines that were skipped: the line number (from 1) and the reason.
+    /// The lines that were skipped, or whose speed was replaced: the line number (from 1) and the reason.
     pub errors: Vec<(usize, LineError)>,
 }
 
@@ -246,7 +249,7 @@ impl Hostfile {
         file
     }
 
-    /// Names the lines that were skipped, for people. `name`: the file. There are a few dozen lines at most.
+    /// Names the lines with errors, for people. `name`: the file. There are a few dozen lines at most.
     pub fn complaints(&self, name: &str) -> Vec<String> {
         let text = |(line, error): &(usize, LineError)| format!("{name} line {line}: {error}");
         let short = |text: String| text.chars().take(COMPLAINT_CHARS_MAX).collect();
@@ -273,7 +276,8 @@ impl Hostfile {
                 self.hosts.append(&mut hosts);
             }
         }
-        Ok(())
+        let is_wrong = |word: &&&str| word.strip_prefix("sp=").is_some_and(|value| speed(value).is_none());
+        words.iter().find(is_wrong).map_or(Ok(()), |word| Err(LineError::BadSpeed(word.to_string())))
     }
 
     /// Completes the description of a host that is being added: missing options are taken from the file.
@@ -376,6 +380,12 @@ fn split_slots(word: &str) -> Option<(&str, Option<u32>)> {
     }
 }
 
+/// Returns the speed that a value of `sp=` means. Speeds have no effect but to be reported, so a value that means none
+/// does not cost the host.
+fn speed(value: &str) -> Option<i32> {
+    value.parse().ok().filter(|speed| (1..=SPEED_MAX).contains(speed))
+}
+
 fn slots(number: &str) -> Option<u32> {
     number.parse().ok().filter(|slots| (1..=SLOTS_MAX).contains(slots))
 }
@@ -418,7 +428,7 @@ mod tests {
     #[test]
     fn malformed_lines_are_reported_and_skipped() {
         let long = "x".repeat(LINE_BYTES_MAX + 1);
-        let text = format!("good\nbad xx=1\nbad sp=0\nbad so=zz\nlo=joe\n{long}\n&\n-oX\nn[1\nn:x\na lo=-x\n");
+        let text = format!("good\nbad xx=1\nbad node=x\nbad so=zz\nlo=joe\n{long}\n&\n-oX\nn[1\nn:x\na lo=-x\n");
         let file = Hostfile::parse(&text);
         assert_eq!(file.hosts.len(), 1);
         let lines: Vec<_> = file.errors.iter().map(|(line, _)| *line).collect();
@@ -436,6 +446,18 @@ mod tests {
         let many = complaints(900);
         assert!(many[0].starts_with("f line 1: unknown option 'yyy") && many[0].len() == COMPLAINT_CHARS_MAX);
         assert_eq!(many.last().unwrap(), "f has 880 more such lines");
+    }
+
+    #[test]
+    fn a_wrong_speed_does_not_cost_the_host() {
+        let file = Hostfile::parse("one sp=0 wd=/a\n* sp=-5\ntwo\nthree sp=x\nfour sp=1000001\nfive sp=7\n");
+        let speeds: Vec<_> = file.hosts.iter().map(|host| host.options.speed).collect();
+        assert_eq!(speeds, [1000, 1000, 1000, 1000, 7].map(Some));
+        assert_eq!(file.hosts[0].options.directory.as_deref(), Some("/a"));
+        let wrong = [(1, "sp=0"), (2, "sp=-5"), (4, "sp=x"), (5, "sp=1000001")];
+        assert_eq!(file.errors, wrong.map(|(line, word)| (line, LineError::BadSpeed(word.into()))));
+        assert_eq!(file.errors[0].1.to_string(), "'sp=0' is not a speed from 1 to 1000000; 1000 is used");
+        assert_eq!(parse_host("h2 sp=abc").map(|host| host.options.speed), Ok(Some(1000)));
     }
 
     #[test]
@@ -457,7 +479,7 @@ mod tests {
         assert_eq!(parse_host("$h2 id=x").map(|host| (host.overload, host.name().to_owned())), Ok((true, "h2".into())));
         assert_eq!(parse_host(""), Err(LineError::NoName));
         assert_eq!(parse_host("h2 what"), Err(LineError::BadOption("what".into())));
-        assert_eq!(parse_host("h2 sp=1000001"), Err(LineError::BadOption("sp=1000001".into())));
+        assert_eq!(parse_host("h2 node=1000001"), Err(LineError::BadOption("node=1000001".into())));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The table of messages and the active buffers (contract 2.1). A mid is the number of a message or buffer. Nothing
 //! here needs a daemon.
 use crate::Task;
+use crate::local_notify::OWN_NOTIFY;
 use crate::message::{Large, Message, OWN_DSIG, SlotState};
 use crate::queue::Queue;
 use crate::trace::begin_user_event;
@@ -366,15 +367,19 @@ impl Task {
         let message = self.state.store.get(mid)?;
         // A buffer that was made before enrollment also reports the task's present tid.
         let src = if message.src == 0 { self.own_tid() } else { message.src };
+        let (len, dst) = match message.dst {
+            OWN_NOTIFY => (0, 0),
+            dst => (message.len() as i32, dst),
+        };
         Ok(MessageInfo {
-            len: message.len() as i32,
+            len,
             ctx: message.ctx,
             tag: message.tag,
             wid: message.wid,
             enc: message.enc,
             crc: 0,
             src,
-            dst: message.dst,
+            dst,
         })
     }
 

@@ -15,9 +15,14 @@ use pvm_core::tid::Tid;
 /// The context and tag of a notify.
 type Address = (i32, i32);
 
+/// The receiver in notifies of the process to itself. PVM shows such a message with the length 0 and without a receiver.
+pub(crate) const OWN_NOTIFY: i32 = i32::MIN;
+
 /// The notifies that the process sends to itself.
 #[derive(Default)]
 pub(crate) struct LocalNotifies {
+    /// The tid of the task.
+    own: i32,
     own_exit: Vec<Address>,
     /// Addresses to notify of new routes, each with the number of further routes to report to it; a negative number
     /// means all.
@@ -32,11 +37,14 @@ impl LocalNotifies {
 }
 
 impl State {
-    /// Queues a notify of this process to itself. The notify names the daemon as its sender, as other notifies do.
+    /// Queues a notify of this process to itself.
     pub(crate) fn notify_locally(&mut self, ctx: i32, tag: i32, body: &[i32]) {
+        self.queue_notify(self.notifies.own, OWN_NOTIFY, (ctx, tag), body);
+    }
+
+    fn queue_notify(&mut self, src: i32, dst: i32, (ctx, tag): Address, body: &[i32]) {
         let body = body.iter().fold(Writer::new(), |writer, word| writer.int(*word)).finish();
-        let src = Tid::DAEMON.0 as i32;
-        self.on_message_bytes(Envelope { src, dst: 0, ctx, tag, wid: 0, enc: ENC_XDR, format: OWN_DSIG }, body);
+        self.on_message_bytes(Envelope { src, dst, ctx, tag, wid: 0, enc: ENC_XDR, format: OWN_DSIG }, body);
     }
 
     /// Sends the notifies about a route. `descriptor`: the route's descriptor if the route can be used now, `None` if
@@ -66,6 +74,7 @@ impl Task {
     /// `pvm_notify`: checks the arguments and registers the notifies that are local to the process (own exit, routes).
     /// Returns the request to the daemon for all other notifies, if there are any.
     pub fn notify(&mut self, what: i32, tag: i32, count: i32, tids: &[i32]) -> Result<Option<Request>, Code> {
+        self.state.notifies.own = self.own_tid();
         let ctx = self.state.context;
         let cancel = what & NOTIFY_CANCEL != 0;
         if tag < 0 {
@@ -114,7 +123,8 @@ impl Task {
                 (false, _) => watched.push(address),
                 (true, Some(at)) => {
                     watched.remove(at);
-                    self.state.notify_locally(address.0, address.1, &[own]);
+                    // The answer of PVM's daemon.
+                    self.state.queue_notify(Tid::DAEMON.0 as i32, own, address, &[own]);
                 }
                 (true, None) => {}
             }

@@ -116,9 +116,6 @@ pub(crate) struct Settings {
     pub children: TraceSettings,
     /// Further directories in which spawns search for programs (`PVMSPAWNPATH`). They are passed on to all children.
     pub spawn_directories: Option<Vec<u8>>,
-    /// The tids of the collectors of the children's output and traces, as they were at enrollment. Programs may always
-    /// set these tids again.
-    inherited: (i32, i32),
     pub no_reset: Option<i32>,
     /// Whether `own` has changed and the daemon has not been notified.
     pub own_changed: bool,
@@ -139,7 +136,6 @@ impl Settings {
             own: nowhere(),
             children: nowhere(),
             spawn_directories: None,
-            inherited: (0, 0),
             no_reset: None,
             own_changed: false,
         }
@@ -147,7 +143,6 @@ impl Settings {
 
     /// Sets the settings of this task's output and traces, as the daemon has sent them. Children inherit them.
     pub fn inherit(&mut self, own: TraceSettings) {
-        self.inherited = (own.output_tid, own.trace_tid);
         self.own = own;
         if self.own.mask.is_empty() {
             self.own.mask = empty_mask();
@@ -207,14 +202,23 @@ impl Settings {
         })
     }
 
-    /// Checks a value and sets it. This task's tid `own_tid` is allowed as a destination of output and traces.
+    /// Checks a value and sets it. Children may send output and traces to this task, or to where this task sends its own;
+    /// there they use this task's tag and context, since the collector would not know others.
     fn set(&mut self, option: OptionNumber, value: i32, own_tid: i32) -> Result<(), Code> {
+        let (own, children) = (&self.own, &self.children);
+        let is_free = |collector| collector == 0 || collector == own_tid;
         let allowed = match option {
             OptionNumber::Route => (1..=3).contains(&value),
             OptionNumber::TraceOptions | OptionNumber::SelfTraceOptions => (1..=3).contains(&value),
             OptionNumber::FragSize => FRAGMENT_BYTES.contains(&value),
-            OptionNumber::OutputTid => value == 0 || value == own_tid || value == self.inherited.0,
-            OptionNumber::TraceTid => value == 0 || value == own_tid || value == self.inherited.1,
+            OptionNumber::OutputTid => {
+                is_free(value) || value == own.output_tid && children.output_tag == own.output_tag
+            }
+            OptionNumber::OutputCode => is_free(children.output_tid) || value == own.output_tag,
+            OptionNumber::OutputContext => is_free(children.output_tid) || value == own.output_ctx,
+            OptionNumber::TraceTid => is_free(value) || value == own.trace_tid && children.trace_tag == own.trace_tag,
+            OptionNumber::TraceCode => is_free(children.trace_tid) || value == own.trace_tag,
+            OptionNumber::TraceContext => is_free(children.trace_tid) || value == own.trace_ctx,
             OptionNumber::NoReset => false,
             OptionNumber::Backoff => value >= 0,
             OptionNumber::McastRoute => u32::try_from(value).ok().and_then(McastRoute::from_word).is_some(),

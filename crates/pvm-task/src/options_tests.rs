@@ -46,6 +46,24 @@ fn values_are_checked_as_in_pvm_3_4() {
 }
 
 #[test]
+fn a_collector_of_this_task_gets_output_of_children_with_this_task_s_tag_and_context() {
+    let mut task = task();
+    let own = TraceSettings { output_tid: 0x40001, output_tag: 5, output_ctx: 7, ..nowhere() };
+    task.state.settings.inherit(TraceSettings { trace_tid: 0x40002, trace_tag: 6, trace_ctx: 8, ..own });
+    for (tid, code, context, collector, tag, ctx) in [
+        (OptionNumber::OutputTid, OptionNumber::OutputCode, OptionNumber::OutputContext, 0x40001, 5, 7),
+        (OptionNumber::TraceTid, OptionNumber::TraceCode, OptionNumber::TraceContext, 0x40002, 6, 8),
+    ] {
+        let mut set = |option: OptionNumber, value| task.set_option(option as i32, value);
+        assert_eq!((set(code, 55), set(context, 55)), (Err(Code::BadParam), Err(Code::BadParam)));
+        assert_eq!((set(code, tag), set(context, ctx)), (Ok(tag), Ok(ctx)));
+        assert_eq!((set(tid, 0), set(code, 55), set(context, 56)), (Ok(collector), Ok(tag), Ok(ctx)));
+        assert_eq!((set(tid, collector), set(code, tag), set(tid, collector)), (Err(Code::BadParam), Ok(55), Ok(0)));
+        assert_eq!((set(context, 55), set(context, ctx)), (Err(Code::BadParam), Ok(56)));
+    }
+}
+
+#[test]
 fn the_wait_of_an_instance_is_its_number_times_the_backoff() {
     let mut task = task();
     let option = OptionNumber::Backoff as i32;

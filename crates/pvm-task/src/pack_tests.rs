@@ -134,6 +134,18 @@ fn strings_come_back_and_bad_lengths_are_refused() {
 }
 
 #[test]
+fn a_string_of_negative_length_is_empty() {
+    let mut task = task();
+    task.init_send(DATA_DEFAULT).unwrap();
+    task.pack(Kind::Int, &[(-1i32).to_ne_bytes(), 7i32.to_ne_bytes()].concat()).unwrap();
+    swap_roles(&mut task);
+    assert_eq!((task.string_bytes(), task.unpack_string(&mut [])), (Ok(0), Ok(())));
+    let mut next = [0; 4];
+    task.unpack(Kind::Int, &mut next).unwrap();
+    assert_eq!(next, 7i32.to_ne_bytes());
+}
+
+#[test]
 fn foreign_raw_data_gives_bytes_only() {
     let mut task = task();
     let mid = task.init_send(DATA_RAW).unwrap();

@@ -45,7 +45,7 @@ impl Task {
         Ok(())
     }
 
-    /// Returns the length of the next string, with its closing zero. If the string is incomplete, moves the position to
+    /// Returns the length of the next string, with its closing zero. A negative length counts as 0, as on PVM. If the string is incomplete, moves the position to
     /// the end and fails with `NoData`; otherwise leaves the position unchanged.
     pub fn string_bytes(&mut self) -> Result<usize, Code> {
         let message = self.state.store.receiving()?;
@@ -57,7 +57,7 @@ impl Task {
         if remaining >= word.len() {
             message.copy_out(message.position, &mut word);
             let length = message.ordered(i32::from_ne_bytes(word));
-            let length = usize::try_from(length).map_err(|_| Code::BadMsg)?;
+            let length = usize::try_from(length).unwrap_or(0);
             if length <= remaining - word.len() {
                 return Ok(length);
             }

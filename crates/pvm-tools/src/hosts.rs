@@ -44,9 +44,10 @@ pub fn of_file(path: &Path) -> Result<Vec<Wanted>, String> {
     let name = path.display().to_string();
     let text = pvm_link::read_bounded(path, hostfile::FILE_BYTES_MAX).map_err(|error| format!("{name}: {error}"))?;
     let file = Hostfile::parse(&String::from_utf8_lossy(&text));
-    match file.complaints(&name) {
-        complaints if !complaints.is_empty() => Err(complaints.join("\n")),
-        _ => Ok(file.hosts.iter().filter(|host| !host.later).map(Wanted::of).collect()),
+    let costs_a_host = |error: &hostfile::LineError| !matches!(error, hostfile::LineError::BadSpeed(_));
+    match file.errors.iter().any(|(_, error)| costs_a_host(error)) {
+        true => Err(file.complaints(&name).join("\n")),
+        false => Ok(file.hosts.iter().filter(|host| !host.later).map(Wanted::of).collect()),
     }
 }
 

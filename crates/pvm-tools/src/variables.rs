@@ -52,12 +52,18 @@ impl Variables {
     /// Removes a name from `PVM_EXPORT`.
     pub fn unexport(&mut self, name: &str) {
         let mut names = self.exported_names();
-        names.retain(|known| known != name);
+        if let Some(place) = names.iter().position(|known| known == name) {
+            names.remove(place);
+        }
         self.set(EXPORT_LIST, names.join(":"));
     }
 
+    /// Returns the names in `PVM_EXPORT`. Between two colons, a name is empty.
     fn exported_names(&self) -> Vec<String> {
-        self.export_list().split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        match self.export_list() {
+            list if list.is_empty() => Vec::new(),
+            list => list.split(':').map(str::to_owned).collect(),
+        }
     }
 
     /// Returns the variables for spawned tasks: the list `PVM_EXPORT` itself, then each variable in it that is set.
@@ -99,6 +105,16 @@ mod tests {
         variables.unexport("A");
         assert_eq!(variables.export_list(), "B");
         assert_eq!(variables.get("PVM_EXPORT").as_deref(), Some("B"));
+    }
+
+    #[test]
+    fn empty_names_stay_in_the_list() {
+        let mut variables = Variables::default();
+        variables.set("PVM_EXPORT", "A::A:B");
+        variables.export("C");
+        assert_eq!(variables.export_list(), "A::A:B:C");
+        variables.unexport("A");
+        assert_eq!(variables.export_list(), ":A:B:C");
     }
 
     #[test]

@@ -63,6 +63,10 @@ fn find(guard: &mut Guard, name: &[u8]) -> Result<Group, Code> {
     if !guard.task().is_connected() {
         return Err(Code::SysErr);
     }
+    // On PVM, calls of groups ask the group server, and handlers run while they wait for its answer.
+    if guard.state().has_callbacks {
+        guard.progress();
+    }
     match guard.task().group(name) {
         Some(group) => Ok(group),
         None => match ask(guard, name, Request::Group(ByteBuf::from(name))) {

@@ -242,6 +242,12 @@ fn signal_handlers_do_no_harm() {
 }
 
 #[test]
+fn a_handler_that_interrupts_a_call_can_end_tasks() {
+    passes("postponed", Linked::Shared);
+    passes("postponed", Linked::Static);
+}
+
+#[test]
 fn a_signal_handler_may_jump_out_of_a_wait() {
     passes("jump", Linked::Shared);
 }

@@ -195,10 +195,10 @@ impl Mailboxes {
 
     /// Adds an entry; returns its index.
     fn put(&mut self, owner: Tid, name: &[u8], flags: i32, message: Message) -> Result<i32, Code> {
-        if name.is_empty() || flags < 0 {
+        if name.is_empty() {
             return Err(Code::BadParam);
         }
-        let (mut index, mut replaced) = (flags >> MBOX_DIRECT_INDEX_SHIFT, 0);
+        let (mut index, mut replaced) = (flags >> MBOX_DIRECT_INDEX_SHIFT & (INDEX_MAX - 1), 0);
         let class = self.numbers.get(name).and_then(|number| self.classes.get_mut(number));
         if let Some(class) = class {
             if flags & MBOX_MULTI_INSTANCE != 0 {

@@ -102,10 +102,18 @@ fn a_reset_removes_only_what_has_no_owner() {
 fn empty_names_are_refused_and_the_last_index_is_followed_by_none() {
     let mut boxes = Mailboxes::new(BYTES_MAX);
     assert_eq!(boxes.put(ONE, b"", 0, message(0)), Err(Code::BadParam));
-    assert_eq!(boxes.put(ONE, b"x", -1, message(0)), Err(Code::BadParam));
     let last = (INDEX_MAX - 1) << MBOX_DIRECT_INDEX_SHIFT;
     assert_eq!(boxes.put(ONE, b"x", last, message(0)), Ok(INDEX_MAX - 1));
     assert_eq!(boxes.put(ONE, b"x", last | MBOX_MULTI_INSTANCE, message(0)), Err(Code::OutOfRes));
+}
+
+#[test]
+fn the_sign_of_the_flags_is_no_part_of_the_index() {
+    let mut boxes = Mailboxes::new(BYTES_MAX);
+    assert_eq!(boxes.put(ONE, b"x", i32::MIN, message(0)), Ok(0));
+    assert_eq!(boxes.put(ONE, b"x", i32::MIN | 5 << MBOX_DIRECT_INDEX_SHIFT, message(0)), Ok(5));
+    assert_eq!(boxes.put(ONE, b"x", !MBOX_MULTI_INSTANCE, message(0)), Ok(INDEX_MAX - 1));
+    assert_eq!(boxes.get(ONE, b"x", 5, 0), Ok(message(0)));
 }
 
 #[test]

@@ -191,6 +191,9 @@ fn signal(call: &mut Call<'_, '_>, tid: Tid, signal: i32) -> io::Result<bool> {
 }
 
 fn terminate(call: &mut Call<'_, '_>, tid: Tid) -> io::Result<()> {
+    if tid == call.control.tid() {
+        return call.print(&format!("{tid}: that's me.\n"));
+    }
     match signal(call, tid, TERMINATE)? {
         true => Ok(()),
         false => call.report("pvm_kill", Code::BadParam),

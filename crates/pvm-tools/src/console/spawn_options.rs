@@ -47,15 +47,12 @@ pub enum Trace {
 pub enum SpawnError {
     /// No program is named.
     NoProgram,
-    /// The option does not exist.
-    Unknown(String),
 }
 
 impl std::fmt::Display for SpawnError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SpawnError::NoProgram => f.write_str("incorrect arg count"),
-            SpawnError::Unknown(word) => write!(f, "unknown option {word} (see \"help spawn\")"),
         }
     }
 }
@@ -73,23 +70,24 @@ pub fn parse(words: &[String]) -> Result<(SpawnOptions, &[String]), SpawnError> 
     let mut rest = words;
     while let Some((word, after)) = rest.split_first() {
         let Some(option) = word.strip_prefix('-') else { return Ok((options, rest)) };
-        options.take(word, option)?;
+        options.take(option);
         rest = after;
     }
     Err(SpawnError::NoProgram)
 }
 
 impl SpawnOptions {
-    /// Reads one option; `option` is the word without its dash.
-    fn take(&mut self, word: &str, option: &str) -> Result<(), SpawnError> {
+    /// Reads one option, a word without its dash.
+    fn take(&mut self, option: &str) {
         if let Some(address) = option.strip_prefix("-host=") {
             self.flags |= codes::TASK_HOST;
             self.place = address.into();
             self.by_address = true;
-            return Ok(());
+            return;
         }
         match option.chars().next() {
-            None => {}
+            // As on PVM, such a word means nothing.
+            None | Some('-') => {}
             Some('>') => {
                 self.output = match (&option[1..], option[1..].strip_prefix('>')) {
                     ("", _) => Output::Console,
@@ -111,13 +109,11 @@ impl SpawnOptions {
                 self.flags |= codes::TASK_ARCH;
                 self.place = option.into();
             }
-            Some('-') => return Err(SpawnError::Unknown(word.into())),
             Some(_) => {
                 self.flags |= codes::TASK_HOST;
                 self.place = option.into();
             }
         }
-        Ok(())
     }
 }
 
@@ -149,6 +145,8 @@ mod tests {
             ("-~ -vm p", codes::TASK_HOST | codes::HOST_COMPL, "vm"),
             ("-? p", codes::TASK_DEBUG, ""),
             ("- p", 0, ""),
+            ("--1 p", 0, ""),
+            ("-- --foo p", 0, ""),
         ] {
             let (options, _) = options(line).unwrap();
             assert_eq!((options.flags, options.place.as_str(), options.by_address), (flags, place, false), "{line}");
@@ -180,7 +178,6 @@ mod tests {
     #[test]
     fn what_cannot_be_followed_is_said() {
         assert_eq!(options("-2").unwrap_err().to_string(), "incorrect arg count");
-        assert_eq!(options("--foo p").unwrap_err(), SpawnError::Unknown("--foo".into()));
         assert_eq!(options("-@ p").unwrap().0.trace, Some(Trace::Console));
         assert_eq!(options("-@f p").unwrap().0.trace, Some(Trace::File("f".into())));
     }

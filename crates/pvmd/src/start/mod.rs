@@ -15,7 +15,7 @@ mod step_guard;
 mod tree_spawn;
 
 use pvm_core::codes::Code;
-use pvm_core::dialogue::{self, DaemonCommand, Greeting, Line};
+use pvm_core::dialogue::{self, DaemonCommand, Greeting, Line, quoted};
 use pvm_core::machine::{HostStart, WELCOME_WAIT};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
@@ -283,9 +283,12 @@ impl Starter {
         let mut call = self.call(&job.host, by_hand.then_some(self.master.key), by_hand);
         call.in_foreground = job.shell.needs_foreground();
         let shell = if job.parent.is_some() { &self.parent_shell } else { &job.shell };
-        job.words = shell.words_for_daemon(&job.host.line, &call.command(&daemon));
-        job.tried.push(daemon);
         let machine = job.host.line.machine().map(str::to_owned).or_else(|| self.master.machine.clone());
+        // A daemon that a person starts gets no greeting.
+        let variable = machine.as_ref().filter(|_| by_hand).map(|id| format!("env PVM_VMID={} ", quoted(id)));
+        let command = variable.unwrap_or_default() + &call.command(&daemon);
+        job.words = shell.words_for_daemon(&job.host.line, &command);
+        job.tried.push(daemon);
         let greeting = Greeting { machine, key: Some(self.master.key), confirms: !by_hand };
         let input = greeting.text().into_bytes();
         if let Some(parent) = job.parent {

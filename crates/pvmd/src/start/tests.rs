@@ -346,3 +346,15 @@ fn at_a_terminal_a_command_can_ask_for_a_password() {
     let said = String::from_utf8_lossy(&said.stdout);
     assert!(said.contains("result: true"), "{said}");
 }
+
+#[test]
+fn the_command_for_a_person_names_the_machine() {
+    let mut starter = starter(RemoteShell::Srun, None);
+    let mut typed = |line: &str| {
+        starter.start(5, host(0, line));
+        let (_, running) = starter.running.pop_last().unwrap();
+        running.job.words.last().unwrap().to_string_lossy().into_owned()
+    };
+    assert!(typed("h2 so=ms").starts_with("env PVM_VMID=vm pvmd -S "));
+    assert!(typed("h2 so=ms id=a'b dx=/x/pvmd").starts_with(r"env PVM_VMID='a'\''b' /x/pvmd -S "));
+}

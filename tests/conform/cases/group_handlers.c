@@ -1,0 +1,56 @@
+/* Calls of groups run message handlers, even those that need not wait. */
+#include "case.h"
+
+static int ran;
+
+static int note(int message)
+{
+    ran = 1;
+    return 0;
+}
+
+/* Repeats a call until it has run the handler. */
+#define RUNS(call)                                                                                 \
+    do {                                                                                           \
+        int turn_;                                                                                 \
+        ran = 0;                                                                                   \
+        case_signal(tid, 1);                                                                       \
+        for (turn_ = 0; turn_ < 1000 && !ran; turn_++) {                                           \
+            usleep(5000);                                                                          \
+            call;                                                                                  \
+        }                                                                                          \
+        printf("%s runs the handler: %d\n", #call, ran);                                           \
+    } while (0)
+
+static void child(void)
+{
+    for (;;) {
+        pvm_recv(pvm_parent(), 1);
+        case_signal(pvm_parent(), 2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int tid;
+    case_begin();
+    if (argc > 1)
+        child();
+    pvm_setopt(PvmAutoErr, 0);
+    pvm_joingroup("alone");
+    case_spawn("child", 1, &tid);
+    pvm_addmhf(-1, 2, pvm_getcontext(), note);
+    RUNS(pvm_gsize("alone"));
+    RUNS(pvm_gettid("alone", 0));
+    RUNS(pvm_getinst("alone", pvm_mytid()));
+    RUNS(pvm_barrier("alone", 1));
+    pvm_initsend(PvmDataDefault);
+    RUNS(pvm_bcast("alone", 3));
+    RUNS(pvm_gsize("nobody"));
+    pvm_freezegroup("alone", 1);
+    RUNS(pvm_barrier("alone", 1));
+    pvm_kill(tid);
+    pvm_lvgroup("alone");
+    pvm_exit();
+    return 0;
+}
