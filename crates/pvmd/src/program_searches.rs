@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// Searches at a time.
 ///
 /// * Filled by: all tasks and hosts of the machine
-/// * Setting: none
+/// * Setting: none, since a search ends at once unless a file system does not answer
 /// * Reached: further searches wait until one has ended, and their spawns fail if that takes too long
 /// * Test: `more_searches_than_threads_wait_for_one_another`
 const SEARCHES_MAX: usize = 64;

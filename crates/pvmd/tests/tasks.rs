@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 mod common;
 
-use common::{Client, Daemon, Directory, eventually, spawn_of, text};
+use common::{Client, Daemon, Directory, eventually, program, spawn_of, text};
 use pvm_core::codes::{Code, NOTIFY_TASK_EXIT, TASK_DEBUG, TASK_HOST};
 use pvm_core::proto::{Message, Reply, Request, Spawn, TaskEnd, ToDaemon, ToTask};
 use pvm_core::tid::Tid;
@@ -123,7 +123,7 @@ fn a_file_system_that_does_not_answer_holds_up_only_who_needs_it() {
     let mount = format!("mount -i -t fuse none {} -o fd=0,rootmode=40000,user_id=0,group_id=0", place.display());
     let mounted = |server: &std::fs::File, then: &str| {
         let mut command = Command::new("unshare");
-        command.args(["-m", "/bin/bash", "-c", &format!("{mount} && {then}"), env!("CARGO_BIN_EXE_pvmd")]);
+        command.args(["-m", "/bin/bash", "-c", &format!("{mount} && {then}"), program().to_str().unwrap()]);
         let mut command = directory.prepared(command);
         command.env("PVM_PATH", &place).stdin(server.try_clone().unwrap());
         command

@@ -1,6 +1,7 @@
 //! The daemon's loop: waits for events, passes them to the machine, executes the machine's actions.
 //!
 //! * `execute`: one arm for each action of the machine;
+//! * `accepting`: connections of tasks;
 //! * `host_links`: events of links to other hosts;
 //! * `routing`: messages between tasks of different hosts;
 //! * `direct`: direct links between tasks;
@@ -34,12 +35,11 @@ use pvm_core::codes::Code;
 use pvm_core::machine::{Connection, Machine, Rank, Time};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
-use pvm_link::{ControlError, ControlSocket, rendezvous};
+use pvm_link::{ControlError, rendezvous};
 use pvm_net::Connector;
 use pvm_net::polling::timespec;
 use rustix::event::epoll::{self, CreateFlags, EventFlags};
 use rustix::io::Errno;
-use rustix::net::SocketFlags;
 use rustix::time::Timespec;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -48,6 +48,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use upkeep::Upkeep;
 
+mod accepting;
 mod direct;
 mod execute;
 mod host_links;
@@ -64,8 +65,6 @@ mod upkeep;
 
 /// Events taken from `epoll` at a time.
 const EVENTS_MAX: usize = 256;
-/// Connections accepted in a row before other events are handled.
-const ACCEPTS_IN_A_ROW_MAX: usize = 64;
 
 /// The bit of the debug mask that makes the daemon log when tasks enroll and leave.
 const DEBUG_TASKS: i32 = 0x4;
@@ -423,39 +422,6 @@ impl Daemon {
     }
 
     // ----- connections
-
-    fn accept(&mut self) {
-        for _ in 0..ACCEPTS_IN_A_ROW_MAX {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let socket = match rustix::net::accept_with(&self.socket_directory.listener, flags) {
-                Ok(socket) => socket,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    return self.pause_accepting();
-                }
-                Err(_) => return,
-            };
-            // This fails for processes of other users.
-            let Ok(socket) = ControlSocket::new(socket) else { continue };
-            let connection = self.connections.add(socket);
-            let client = self.connections.get_mut(connection).expect("added just now");
-            let data = Source::Client(connection).data();
-            if epoll::add(&self.epoll, client.socket.as_fd(), data, EventFlags::IN).is_err() {
-                self.connections.close(connection);
-            }
-        }
-    }
-
-    /// Stops to watch for new connections for a while.
-    fn pause_accepting(&mut self) {
-        self.watch_listener(EventFlags::empty());
-        self.pending.pause_accepting(Instant::now());
-    }
-
-    /// Watches the listening socket for connections, or does not.
-    fn watch_listener(&self, flags: EventFlags) {
-        // This fails only before tasks may connect.
-        let _ = epoll::modify(&self.epoll, &self.socket_directory.listener, Source::Listener.data(), flags);
-    }
 
     /// Handles frames of a connection, as many as the budget allows.
     fn receive(&mut self, connection: Connection, mut budget: FrameBudget) {

@@ -3,9 +3,11 @@
 //! The host of the spawner distributes the tasks over hosts and collects the results (`SpawnJob`). Each host that
 //! gets tasks starts its share of them (`LocalShare`).
 
+mod local_share;
 mod placement;
 mod run_plan;
 
+use self::local_share::LocalShare;
 use self::placement::{counts_by_host, hosts_for, split_place};
 pub use self::run_plan::{BIND_VARIABLE, InputOf, RunPlan};
 use super::action::{Action, Found, SpawnId, Start};
@@ -71,30 +73,6 @@ struct HostShare {
     host: Tid,
     count: usize,
     /// The tids and codes of the tasks, once they are known.
-    results: Vec<i32>,
-}
-
-/// The part of a spawn that this host starts.
-struct LocalShare {
-    /// The tid of the tasks' parent, or a code such as `PvmParentNotSet`.
-    parent: i32,
-    request: Spawn,
-    directory: Option<ByteBuf>,
-    /// The program, once it is found.
-    found: Option<Found>,
-    /// The instance number of the first task here, and the number of tasks on all hosts.
-    first: i32,
-    total: i32,
-    /// How many tasks to start here, and for how many of these the start was ordered.
-    wanted: usize,
-    tried: usize,
-    /// The starts that were ordered and have no result yet.
-    open: usize,
-    /// When the search or these starts must have ended.
-    until: Time,
-    /// The tasks that were started.
-    started: Vec<Tid>,
-    /// The codes of the tasks that could not be started.
     results: Vec<i32>,
 }
 
@@ -584,34 +562,6 @@ fn parent_for(asker: Asker, flags: i32) -> i32 {
         Asker::Task { tid, .. } => tid.0 as i32,
         Asker::Manager { parent, .. } => parent,
         Asker::Daemon => Code::ParentNotSet.number(),
-    }
-}
-
-impl LocalShare {
-    /// Records `code` as the result of all tasks whose start has not been ordered.
-    fn fail_rest(&mut self, code: Code) {
-        self.results.resize(self.results.len() + self.wanted - self.tried, code.number());
-        self.tried = self.wanted;
-    }
-
-    /// Returns the variables that the task gets in addition to those of its daemon.
-    fn environment(&self) -> Vec<ByteBuf> {
-        let (given, traces) = (&self.request.environment, &self.request.children);
-        let mut environment = given.clone();
-        let mut add = |name: &str, value: Vec<u8>| {
-            let start = [name.as_bytes(), b"="].concat();
-            if !given.iter().any(|variable| variable.starts_with(&start)) {
-                environment.push(ByteBuf::from([start, value].concat()));
-            }
-        };
-        let mask = if traces.mask.is_empty() { vec![b'@'; 35] } else { traces.mask.to_vec() };
-        add("PVMTMASK", mask);
-        add("PVMTRCBUF", traces.trace_buffer.to_string().into_bytes());
-        add("PVMTRCOPT", traces.trace_options.to_string().into_bytes());
-        if let Some(directory) = &self.directory {
-            add("PVMSPAWNWD", directory.to_vec());
-        }
-        environment
     }
 }
 
