@@ -6,7 +6,7 @@ use pvm_core::tid::Tid;
 use pvm_fmp::ports::{ADVICE_WORDS, PortTable};
 use pvm_fmp::{Endpoint, PreallocatedEndpoint};
 use pvm_link::{ControlError, ControlSocket};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -56,6 +56,14 @@ impl Client {
     }
 }
 
+/// Dead peers of a task that has not enrolled whose memory is kept, since it may hold messages to the task.
+///
+/// * Filled by: tasks of the host
+/// * Setting: none, since a program that is started enrolls soon or is no task
+/// * Reached: the messages of the peer that died first are lost
+/// * Test: `of_the_dead_peers_of_a_task_that_never_enrolls_not_all_are_kept`
+const DEAD_PEERS_MAX: usize = 4096;
+
 /// What the daemon holds for a task.
 #[derive(Default)]
 struct TaskRecord {
@@ -66,8 +74,28 @@ struct TaskRecord {
     /// Frames that wait until the task has enrolled, and the number of bytes of the messages among them.
     waiting: Vec<(ToTask, Option<Rc<Descriptors>>)>,
     waiting_bytes: usize,
+    /// Where the introductions of living peers are among the frames that wait, and those of dead peers whose memory is
+    /// kept, in the order of their ends.
+    introductions: HashMap<Tid, usize>,
+    dead: VecDeque<usize>,
     /// Whether the task has a socket on which it hears releases of barriers.
     hears_releases: bool,
+}
+
+impl TaskRecord {
+    /// Keeps a frame until the task has enrolled. The memory of a dead peer is kept, too, since it may hold messages.
+    fn keep(&mut self, frame: ToTask, descriptors: Option<Rc<Descriptors>>) {
+        match &frame {
+            ToTask::Peer(peer) => drop(self.introductions.insert(*peer, self.waiting.len())),
+            ToTask::PeerGone(peer) => self.dead.extend(self.introductions.remove(peer)),
+            _ => {}
+        }
+        self.waiting.push((frame, descriptors));
+        if self.dead.len() > DEAD_PEERS_MAX {
+            // The frame stays, since frames are counted.
+            self.dead.pop_front().into_iter().for_each(|place| self.waiting[place].1 = None);
+        }
+    }
 }
 
 /// All connections and tasks.
@@ -241,7 +269,7 @@ impl Connections {
             }
         };
         let waiting = std::mem::take(&mut task.waiting);
-        task.waiting_bytes = 0;
+        (task.introductions, task.dead, task.waiting_bytes) = Default::default();
         self.ports.frame_sent(tid.0);
         self.sent(connection, result);
         self.count(1, 0);
@@ -301,7 +329,7 @@ impl Connections {
                 self.announce_message(tid);
             }
             if let Some(task) = self.tasks.get_mut(&tid) {
-                task.waiting.push((frame, descriptors));
+                task.keep(frame, descriptors);
             }
             return;
         };
@@ -395,6 +423,28 @@ mod tests {
     use pvm_core::fabric::Wish;
     use pvm_core::proto::{ByteBuf, Message, Order, TraceSettings};
     use pvm_fmp::ports::PortView;
+
+    #[test]
+    fn of_the_dead_peers_of_a_task_that_never_enrolls_not_all_are_kept() {
+        let mut connections = Connections::new(Tid(0x40000)).unwrap();
+        let task = Tid(0x40001);
+        connections.add_task(task);
+        let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let descriptors = Rc::new(Descriptors { segment: file(), bell: file() });
+        let peer = |number: usize| Tid(0x40002 + number as u32);
+        for number in 0..DEAD_PEERS_MAX + 3 {
+            connections.deliver(task, ToTask::Peer(peer(number)), Some(descriptors.clone()));
+            // Who lives is kept.
+            if number > 0 {
+                connections.send(task, ToTask::PeerGone(peer(number)));
+            }
+        }
+        let waiting = &connections.tasks[&task].waiting;
+        assert_eq!(waiting.len(), 2 * (DEAD_PEERS_MAX + 3) - 1);
+        let lost = waiting.iter().filter(|(frame, memory)| matches!(frame, ToTask::Peer(_)) && memory.is_none());
+        let lost: Vec<ToTask> = lost.map(|(frame, _)| frame.clone()).collect();
+        assert_eq!(lost, [1, 2].map(|number| ToTask::Peer(peer(number))));
+    }
 
     #[test]
     fn a_backlog_counts_as_sent_although_more_is_added() {

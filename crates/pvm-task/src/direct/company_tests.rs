@@ -279,7 +279,7 @@ fn a_task_with_company_asks_for_no_link_and_one_whose_peer_has_some_asks_later()
     side.daemon.reply(&mut side.task, number, pvm_core::proto::Reply::Company);
     send(&mut side);
     assert_eq!(side.member().direct.open_requests, 0);
-    let backoff = side.member().direct.backoffs.get_mut(&TIDS[1]).unwrap();
+    let backoff = side.member().direct.backoffs.get_mut(TIDS[1]).unwrap();
     assert!(backoff.pause.is_zero() && backoff.at.is_some_and(|at| at <= Instant::now() + PAUSE_FIRST));
     backoff.at = Some(Instant::now());
     send(&mut side);

@@ -9,6 +9,7 @@
 use super::incoming::LinkMessage;
 use super::link::GivenUp;
 use super::send_queue::{QueuedBody, QueuedMessage};
+use super::unasked::PEERS_MAX;
 use super::{DirectLinks, RouteEvent, SEND_WAIT_MAX};
 use crate::control::Member;
 use crate::message::OWN_DSIG;
@@ -20,7 +21,7 @@ use pvm_core::encoding::{Reader, Writer};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Endpoint, FAR, Meta, SendError, Sent};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -93,6 +94,32 @@ impl Backoff {
     pub fn on_break(&mut self) {
         self.pause = (2 * self.pause).clamp(PAUSE_FIRST, PAUSE_MAX);
         self.at = Some(Instant::now() + self.pause);
+    }
+}
+
+/// The pauses of all peers. A task is not told of the ends of all of them.
+#[derive(Default)]
+pub(crate) struct Backoffs(HashMap<Tid, Backoff>);
+
+impl Backoffs {
+    /// Returns the pauses of a peer. If there are too many peers, forgets those to which no link is open.
+    pub fn of(&mut self, peer: Tid) -> &mut Backoff {
+        if self.0.len() >= PEERS_MAX && !self.0.contains_key(&peer) {
+            self.0.retain(|_, backoff| backoff.is_requested());
+        }
+        self.0.entry(peer).or_default()
+    }
+
+    pub fn get(&self, peer: Tid) -> Option<&Backoff> {
+        self.0.get(&peer)
+    }
+
+    pub fn get_mut(&mut self, peer: Tid) -> Option<&mut Backoff> {
+        self.0.get_mut(&peer)
+    }
+
+    pub fn remove(&mut self, peer: Tid) {
+        self.0.remove(&peer);
     }
 }
 
@@ -213,34 +240,34 @@ pub(crate) fn send_again(
 impl DirectLinks {
     /// Returns whether a link to that peer was requested, and is neither made nor refused.
     pub fn has_requested(&self, peer: Tid) -> bool {
-        self.backoffs.get(&peer).is_some_and(Backoff::is_requested) && !self.has_link(peer)
+        self.backoffs.get(peer).is_some_and(Backoff::is_requested) && !self.has_link(peer)
     }
 
     /// Notes that a link has broken, or was not made.
     pub(crate) fn on_break(&mut self, peer: Tid) {
-        if let Some(backoff) = self.backoffs.get_mut(&peer) {
+        if let Some(backoff) = self.backoffs.get_mut(peer) {
             backoff.on_break();
         }
     }
 
     /// Notes that a link to a peer was made, here or on a fabric.
     pub(crate) fn on_made(&mut self, peer: Tid) {
-        self.backoffs.get_mut(&peer).into_iter().for_each(Backoff::on_made);
+        self.backoffs.get_mut(peer).into_iter().for_each(Backoff::on_made);
     }
 
     /// Notes that there can be no link, since one of the two tasks is not alone on its host.
     pub(crate) fn on_company(&mut self, peer: Tid) {
-        self.backoffs.entry(peer).or_default().on_company();
+        self.backoffs.of(peer).on_company();
     }
 
     /// Begins a pause before a link is requested, even if this side has never done so.
     fn begin_pause(&mut self, peer: Tid) {
-        self.backoffs.entry(peer).or_default().on_given_up();
+        self.backoffs.of(peer).on_given_up();
     }
 
     /// Notes that a link was given up that this side may have requested.
     pub(crate) fn on_given_up(&mut self, peer: Tid) {
-        if let Some(backoff) = self.backoffs.get_mut(&peer) {
+        if let Some(backoff) = self.backoffs.get_mut(peer) {
             backoff.on_given_up();
         }
     }
@@ -343,7 +370,7 @@ impl Member {
             self.direct.events.push(RouteEvent::Ended(peer));
             match given_up {
                 // It is worth its cost again after as many messages as before.
-                Some(GivenUp::Burst) => drop(self.direct.backoffs.remove(&peer)),
+                Some(GivenUp::Burst) => self.direct.backoffs.remove(peer),
                 Some(GivenUp::Company) => self.direct.on_company(peer),
                 // The side that asks for the fabric does so before a direct link can be requested again.
                 Some(GivenUp::ForFabric) => self.direct.begin_pause(peer),

@@ -258,7 +258,7 @@ fn a_direct_link_is_given_up_for_a_fabric_that_may_work_again() {
     assert!(!both.0[0].has_link() && !both.0[1].has_link());
     for side in &mut both.0 {
         let peer = side.peer();
-        let pauses = side.member().direct.backoffs.get(&peer).is_some_and(|backoff| !backoff.is_requested());
+        let pauses = side.member().direct.backoffs.get(peer).is_some_and(|backoff| !backoff.is_requested());
         assert!(pauses, "the fabric is to be asked for first");
     }
 }
@@ -486,7 +486,7 @@ fn a_link_for_which_there_was_no_room_is_requested_later() {
     // The pause is not over.
     side.task.update_route(TIDS[1], 0);
     assert_eq!(side.member().direct.open_requests, 0);
-    let backoff = side.member().direct.backoffs.get_mut(&TIDS[1]).unwrap();
+    let backoff = side.member().direct.backoffs.get_mut(TIDS[1]).unwrap();
     assert!(backoff.at.is_some_and(|at| at > Instant::now()));
     backoff.at = Some(Instant::now());
     side.task.update_route(TIDS[1], 0);
@@ -497,7 +497,7 @@ fn a_link_for_which_there_was_no_room_is_requested_later() {
 fn a_requested_link_for_which_there_is_no_room_any_more_is_requested_later() {
     let mut side = Side::new(TIDS[0]);
     side.task.update_route(TIDS[1], 0);
-    assert!(side.member().direct.backoffs[&TIDS[1]].at.is_none());
+    assert!(side.member().direct.backoffs.get(TIDS[1]).unwrap().at.is_none());
     side.member().direct.links_max = 0;
     let (near, _far) = UnixStream::pair().unwrap();
     let (peer, pacing, cause) = (TIDS[1], Pacing::OnLoss, LinkCause::Program);
@@ -506,7 +506,7 @@ fn a_requested_link_for_which_there_is_no_room_any_more_is_requested_later() {
     side.member().request_socket_poll();
     side.task.update_route(TIDS[1], 0);
     let direct = &side.member().direct;
-    assert!(!direct.has_link(TIDS[1]) && direct.backoffs[&TIDS[1]].at.is_some());
+    assert!(!direct.has_link(TIDS[1]) && direct.backoffs.get(TIDS[1]).unwrap().at.is_some());
 }
 
 #[test]

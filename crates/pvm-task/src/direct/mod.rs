@@ -18,11 +18,11 @@ mod pacing;
 mod routes;
 pub(crate) mod send_queue;
 mod stall;
-mod unasked;
+pub(crate) mod unasked;
 mod waiting;
 
 use crate::task::State;
-use fallback::Backoff;
+use fallback::{Backoff, Backoffs};
 pub(crate) use incoming::PostedReceive;
 use incoming::{FAST_BYTES, LinkMessage, ReadOutcome, Until};
 use link::{DirectLink, GivenUp};
@@ -37,7 +37,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFlags, Timespec};
 use rustix::process::Resource;
 use send_queue::QueuedMessage;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use unasked::Unasked;
@@ -81,7 +81,7 @@ pub(crate) struct DirectLinks {
     /// An epoll descriptor of the sockets of all links, for threads that sleep.
     epoll: Option<OwnedFd>,
     /// For each peer to which a link has been requested before: when one may be requested again.
-    backoffs: HashMap<Tid, Backoff>,
+    backoffs: Backoffs,
     unasked: Unasked,
     /// How many requests for links have no reply yet.
     pub open_requests: usize,
@@ -180,7 +180,7 @@ impl DirectLinks {
 
     /// Returns whether a link to that task is wanted now. If a link to it has broken, not before a pause is over.
     fn wants_link(&self, to: Tid) -> bool {
-        self.allows_links() && self.is_worth_a_link(to) && self.backoffs.get(&to).is_none_or(Backoff::may_request)
+        self.allows_links() && self.is_worth_a_link(to) && self.backoffs.get(to).is_none_or(Backoff::may_request)
     }
 
     /// Returns whether no program has asked for one of the links.
@@ -236,7 +236,7 @@ impl DirectLinks {
             links: Vec::new(),
             deferred: Vec::new(),
             epoll: None,
-            backoffs: HashMap::new(),
+            backoffs: Backoffs::default(),
             unasked: Unasked::default(),
             open_requests: 0,
             route: ALLOW_DIRECT,

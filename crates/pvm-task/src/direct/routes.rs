@@ -29,7 +29,7 @@ impl Member {
     /// Requests a link. If no link can be made, messages stay on the default route, and a later call requests it again.
     pub(crate) fn request_direct_link(&mut self, to: Tid) {
         self.direct.unasked.forget(to);
-        self.direct.backoffs.entry(to).or_default().requested();
+        self.direct.backoffs.of(to).requested();
         let request = Request::Direct { to, cause: self.direct.cause() };
         match self.direct.may_request() && self.request(request, Purpose::DirectLink(to)).is_ok() {
             true => self.direct.open_requests += 1,
@@ -180,7 +180,7 @@ impl Member {
                 RouteEvent::Ended(peer) => state.route_changed(peer, None),
                 RouteEvent::Dead(peer) => {
                     state.route_changed(peer, None);
-                    self.direct.backoffs.remove(&peer);
+                    self.direct.backoffs.remove(peer);
                     if let Some(received) = state.route_switches.received.get_mut(&(peer.0 as i32)) {
                         received.ended = true;
                     }
@@ -247,7 +247,7 @@ impl Member {
         self.handle_route_switches(state);
         self.on_fabric_peer_exit(peer);
         self.deliver_from_fabric(state);
-        self.direct.backoffs.remove(&peer);
+        self.direct.backoffs.remove(peer);
         self.direct.unasked.forget(peer);
         self.direct.deferred.retain(|(direct, _)| direct.peer != peer);
         if let Ok(at) = self.direct.position(peer) {

@@ -24,13 +24,14 @@ const BURST_PAUSE: Duration = Duration::from_micros(10);
 /// After this many short messages in one burst, a task leaves the link.
 const BURST_MAX: u32 = 64;
 
-/// Peers whose messages are counted. A task is not told of the ends of all tasks to which it has sent something.
+/// Peers whose messages are counted, and peers with pauses between requests for links. A task is not told of the ends of
+/// all tasks to which it has sent something.
 ///
 /// * Filled by: the program, which sends to tasks of other hosts
 /// * Setting: none, since counting begins anew
-/// * Reached: all counts begin anew
+/// * Reached: all counts and pauses begin anew
 /// * Test: `the_number_of_peers_is_limited`
-const PEERS_MAX: usize = 4096;
+pub(crate) const PEERS_MAX: usize = 4096;
 
 /// Tells bursts of short messages to a task from other messages.
 #[derive(Default)]
@@ -121,6 +122,7 @@ impl Unasked {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fallback::{Backoff, Backoffs};
     use super::*;
 
     const OFTEN: Tid = Tid(0x80001);
@@ -182,6 +184,14 @@ mod tests {
             assert!(unasked.sent.len() <= PEERS_MAX);
         }
         assert!(unasked.sent.len() > PEERS_MAX / 2);
+        let mut backoffs = Backoffs::default();
+        backoffs.of(OFTEN).requested();
+        for number in 1..=PEERS_MAX as u32 + 5 {
+            backoffs.of(Tid(OFTEN.0 + number)).on_break();
+        }
+        // The link that is open is not forgotten.
+        assert!(backoffs.get(OFTEN).is_some_and(Backoff::is_requested) && backoffs.get(Tid(OFTEN.0 + 1)).is_none());
+        assert!(backoffs.get(Tid(OFTEN.0 + PEERS_MAX as u32 + 5)).is_some());
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Member {
             && !self.direct.has_requested(to)
             // A direct link would keep the messages from the fabric: two tasks have at most one link.
             && (self.direct.is_worth_a_link(to) || self.fabric.has_sent_enough(to))
-            && self.fabric.backoffs.get(&to).is_none_or(Backoff::may_request)
+            && self.fabric.backoffs.get(to).is_none_or(Backoff::may_request)
     }
 
     /// Asks for a link on a fabric. Returns false if there is no fabric, or no room for a peer.
@@ -40,7 +40,7 @@ impl Member {
             return false;
         }
         self.fabric.first_messages.remove(&to);
-        self.fabric.backoffs.entry(to).or_default().requested();
+        self.fabric.backoffs.of(to).requested();
         let cause = self.direct.cause();
         let offer = self.fabric.ask(to, cause);
         self.report_problem();
@@ -93,7 +93,7 @@ impl Member {
     /// Begins a pause before a link to a peer is asked for, because one of the two tasks is not alone on its host. There shall be
     /// no direct link before it may be on the fabric again.
     fn on_company_of_fabric_peer(&mut self, peer: Tid) {
-        self.fabric.backoffs.entry(peer).or_default().on_company();
+        self.fabric.backoffs.of(peer).on_company();
         self.direct.on_company(peer);
     }
 
@@ -143,7 +143,7 @@ impl Member {
         let link = &self.fabric.links[at];
         let received = ReceivedOnLink { count: link.received.clone(), ended: false, held: Some(link.held.clone()) };
         state.route_switches.received.insert(peer.0 as i32, received);
-        self.fabric.backoffs.get_mut(&peer).into_iter().for_each(Backoff::on_made);
+        self.fabric.backoffs.get_mut(peer).into_iter().for_each(Backoff::on_made);
         self.direct.on_made(peer);
         // The fabric's descriptor joins those of direct links.
         if self.direct.descriptor().is_some() {
@@ -297,7 +297,7 @@ impl Member {
         }
         let FabricRoute { lost, backoffs, .. } = &mut self.fabric;
         for (peer, backoff) in lost {
-            let may_ask = backoffs.get(peer).is_some_and(Backoff::may_request);
+            let may_ask = backoffs.get(*peer).is_some_and(Backoff::may_request);
             if may_ask && backoff.may_request() && self.direct.leave_for_fabric(*peer) {
                 backoff.on_break();
             }
@@ -326,7 +326,7 @@ impl Member {
 
     /// Handles the exit of a task of another host. The last messages of that task may still be on their way.
     pub(crate) fn on_fabric_peer_exit(&mut self, peer: Tid) {
-        self.fabric.backoffs.remove(&peer);
+        self.fabric.backoffs.remove(peer);
         self.fabric.first_messages.remove(&peer);
         self.fabric.lost.remove(&peer);
         self.fabric.drain(peer);
@@ -370,7 +370,7 @@ impl FabricRoute {
 
     /// Begins a pause before that peer is asked again.
     fn on_break(&mut self, peer: Tid) {
-        self.backoffs.entry(peer).or_default().on_break();
+        self.backoffs.of(peer).on_break();
     }
 
     /// Returns a number that grows when peers take messages.

@@ -19,9 +19,10 @@ mod sending;
 mod waiting;
 
 use super::{FabricEvent, FabricLinks, LinkName, Secrets};
-use crate::direct::fallback::{Backoff, HeldMessages};
+use crate::direct::fallback::{Backoff, Backoffs, HeldMessages};
 use crate::direct::incoming::LinkMessage;
 use crate::direct::link::GivenUp;
+use crate::direct::unasked::PEERS_MAX;
 use link::FabricLink;
 use pvm_core::fabric::{Introduction, Wish};
 use pvm_core::proto::{ByteBuf, FABRIC_SECRET_BYTES, FabricOffer, FabricSecrets, LinkCause};
@@ -91,7 +92,7 @@ pub(crate) struct FabricRoute {
     /// How many messages were sent by the default route to tasks of other hosts that were not asked yet.
     first_messages: HashMap<Tid, u32>,
     /// For each peer that was asked before: when it may be asked again.
-    backoffs: HashMap<Tid, Backoff>,
+    backoffs: Backoffs,
     /// Peers to which this task has sent on the fabric, on a link that has ended; not those that have left. For each: when a
     /// direct link may be given up for a new link on the fabric.
     lost: BTreeMap<Tid, Backoff>,
@@ -127,7 +128,7 @@ impl FabricRoute {
             links: Vec::new(),
             asked: BTreeMap::new(),
             first_messages: HashMap::new(),
-            backoffs: HashMap::new(),
+            backoffs: Backoffs::default(),
             lost: BTreeMap::new(),
             draining: None,
             left_over: Vec::new(),
@@ -174,13 +175,16 @@ impl FabricRoute {
     /// Takes a link to that peer for lost.
     #[cfg(test)]
     pub fn lose(&mut self, peer: Tid) {
-        self.backoffs.entry(peer).or_default().on_break();
+        self.backoffs.of(peer).on_break();
         self.lost.entry(peer).or_default().on_break();
     }
 
     /// Counts a message to a task of another host, sent by the default route.
     pub fn count_message(&mut self, to: Tid) {
-        if self.may_exist() && !self.backoffs.contains_key(&to) {
+        if self.may_exist() && self.backoffs.get(to).is_none() {
+            if self.first_messages.len() >= PEERS_MAX && !self.first_messages.contains_key(&to) {
+                self.first_messages.clear();
+            }
             let count = self.first_messages.entry(to).or_default();
             *count = count.saturating_add(1);
         }
@@ -188,7 +192,7 @@ impl FabricRoute {
 
     /// Returns whether so much was sent to a task that a link may be worth its cost, or a link was asked for before.
     fn has_sent_enough(&self, to: Tid) -> bool {
-        self.backoffs.contains_key(&to) || self.first_messages.get(&to).is_some_and(|count| *count >= FIRST_MESSAGES)
+        self.backoffs.get(to).is_some() || self.first_messages.get(&to).is_some_and(|count| *count >= FIRST_MESSAGES)
     }
 
     /// Returns whether messages to that task take the fabric.
