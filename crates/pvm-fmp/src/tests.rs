@@ -556,8 +556,9 @@ fn a_body_in_fragments_is_used_in_order() {
     assert!(used.whole == [whole]);
 }
 
-#[test]
-fn the_body_of_a_rendezvous_is_not_used_in_place_and_comes_through_the_heap() {
+/// Sends a body to a task that uses bodies in place and waits for this one. Returns how often the task was told that it
+/// cannot use the body yet.
+fn told_later() -> usize {
     let host = Host::new();
     let mut a = host.endpoint(A);
     let (ready, go) = mpsc::channel();
@@ -574,7 +575,14 @@ fn the_body_of_a_rendezvous_is_not_used_in_place_and_comes_through_the_heap() {
     go.recv().unwrap();
     a.send_bytes(B, [0; 6], &body(bytes, 3)).map(|_| ()).unwrap();
     let (later, whole) = thread.join().unwrap();
-    assert!(later > 0 && whole == body(bytes, 3));
+    assert_eq!(whole, body(bytes, 3));
+    later
+}
+
+#[test]
+fn the_body_of_a_rendezvous_is_not_used_in_place_and_comes_through_the_heap() {
+    // The sender waits only for a moment. If the receiver does not run just then, there is no rendezvous.
+    assert!((0..1000).any(|_| told_later() > 0));
 }
 
 #[test]
