@@ -16,7 +16,7 @@ pub use serde_bytes::ByteBuf;
 
 /// The version of the protocol. The daemon refuses a task of another version with `PvmBadVersion`. A test compares
 /// the formats of the frames with `formats/tasks.txt`.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// A frame between a task and its daemon. The longest one holds an entry of a mailbox.
 ///
@@ -130,8 +130,8 @@ pub enum ToTask {
     /// A task of another host, which this task watches, has ended. The task reads the messages that the ended task sent
     /// on a direct link before it handles any later frame of this socket.
     Ended(Tid),
-    /// The machine halts.
-    Halting,
+    /// The machine halts, or this host leaves it. The text says why, unless somebody has asked for it.
+    Halting(String),
     /// A socket on which the task hears releases of barriers itself. It carries one descriptor: a UDP socket.
     ReleaseSocket,
     /// The anchor of a new chain of releases of the group's barriers that the task hears itself; `None` if the daemon
@@ -568,7 +568,7 @@ mod tests {
     fn untrusted_input_is_not_decoded_as_a_frame() {
         assert_eq!(decode::<ToDaemon>(&[0xff; 9]), None);
         assert_eq!(decode::<ToTask>(&[]), None);
-        let mut frame = encode(&ToTask::Halting);
+        let mut frame = encode(&ToTask::Halting(String::new()));
         frame.push(0);
         assert_eq!(decode::<ToTask>(&frame), None);
     }

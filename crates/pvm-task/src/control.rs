@@ -58,7 +58,8 @@ pub(crate) struct Member {
     pub endpoint: Endpoint,
     /// `None` when the daemon is gone.
     pub daemon: Option<ControlSocket>,
-    pub halting: bool,
+    /// Why the machine halts, as the daemon has said.
+    pub halting: Option<String>,
     pub requests: Requests,
     pub introductions: Introductions,
     socket_polls: SocketPolls,
@@ -118,7 +119,7 @@ impl Member {
             resource_manager: welcome.resource_manager,
             endpoint,
             daemon: Some(socket),
-            halting: false,
+            halting: None,
             requests: Requests::default(),
             introductions: Introductions::default(),
             socket_polls: SocketPolls { frames_seen: 0, quiet: 0, requested: true, queues_read: 0 },
@@ -336,7 +337,7 @@ impl Member {
                     false => self.on_peer_exit(state, peer),
                 }
             }
-            ToTask::Halting => self.halting = true,
+            ToTask::Halting(why) => self.halting = Some(why),
             ToTask::Group { id } => self.on_group(id, descriptors),
             ToTask::ReleaseSocket => {
                 // If the descriptor is missing, because this process has no room for it, the daemon answers barriers.

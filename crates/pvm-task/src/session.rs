@@ -152,6 +152,11 @@ impl Session {
         self.task.is_connected()
     }
 
+    /// Returns why the machine ends or has ended, if nobody has asked for it.
+    pub fn why_halting(&self) -> Option<&str> {
+        self.task.why_halting()
+    }
+
     /// Leaves the machine.
     pub fn leave(mut self) -> Result<(), Code> {
         self.task.leave()

@@ -123,7 +123,12 @@ impl Task {
 
     /// Returns whether the daemon has announced that the machine halts.
     pub fn is_halting(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.halting)
+        self.member.as_ref().is_some_and(|member| member.halting.is_some())
+    }
+
+    /// Returns why the machine ends or has ended, if nobody has asked for it.
+    pub fn why_halting(&self) -> Option<&str> {
+        self.member.as_ref()?.halting.as_deref().filter(|why| !why.is_empty())
     }
 
     /// Returns the tid of this task.

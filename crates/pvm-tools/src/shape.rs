@@ -133,9 +133,11 @@ pub fn spawned(tids: &[i32]) -> String {
 
 /// Returns the advice to print after the error codes of `spawn`; empty if no code needs advice.
 pub fn spawn_advice(tids: &[i32]) -> &'static str {
-    match tids.contains(&Code::OutOfRes.number()) {
-        true => "the log of pvmd on that host (pvml.<uid> in PVM_TMP or /tmp) names the limit and its setting\n",
-        false => "",
+    let has = |code: Code| tids.contains(&code.number());
+    match (has(Code::OutOfRes), has(Code::DSysErr)) {
+        (true, _) => "the log of pvmd on that host (pvml.<uid> in PVM_TMP or /tmp) names the limit and its setting\n",
+        (false, true) => "the log of pvmd on that host (pvml.<uid> in PVM_TMP or /tmp) says why\n",
+        (false, false) => "",
     }
 }
 

@@ -99,7 +99,7 @@ fn a_halt_ends_tasks_that_will_not_end() {
     assert!(processes.iter().all(|process| lives(*process)));
     let flag = catch_termination();
     assert_eq!(task.ask(Request::Halt), Reply::Done);
-    assert_eq!(task.next().0, ToTask::Halting);
+    assert_eq!(task.next().0, ToTask::Halting(String::new()));
     assert_eq!(daemon.end().code(), Some(0));
     assert!(flag.load(std::sync::atomic::Ordering::Relaxed));
     assert!(!processes.iter().any(|process| lives(*process)));

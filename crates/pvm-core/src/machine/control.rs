@@ -66,8 +66,9 @@ impl SubMachine for Control {
         // A host cannot work without its master.
         if let (Event::MasterLost(why), false) = (event, core.halting) {
             let name = core.hosts.name_of(core.hosts.master());
-            core.log(format!("lost the master {name}: {why}; this host ends with all its tasks"));
-            self.halt(core, None);
+            let why = format!("lost the master {name}: {why}");
+            core.log(format!("{why}; this host ends with all its tasks"));
+            self.halt(core, None, &why);
         }
     }
 }
@@ -157,8 +158,9 @@ impl Control {
 
     /// At the master, halts the machine; on another host, halts that host. All tasks are asked to end; those that
     /// daemons started are killed if they do not end; then [`Action::Stop`] follows. The task that asked gets an
-    /// answer, but SIGTERM normally ends the task before it reads the answer.
-    pub fn halt(&mut self, core: &mut Core, asker: Option<(Tid, u32)>) {
+    /// answer, but SIGTERM normally ends the task before it reads the answer. `why`: the reason, unless somebody has asked
+    /// for it.
+    pub fn halt(&mut self, core: &mut Core, asker: Option<(Tid, u32)>, why: &str) {
         if core.halting {
             return asker.into_iter().for_each(|(tid, wait)| core.reply(tid, wait, Ok(Reply::Done)));
         }
@@ -174,7 +176,7 @@ impl Control {
         }
         asker.into_iter().for_each(|(tid, wait)| core.reply(tid, wait, Ok(Reply::Done)));
         for (tid, _) in tasks {
-            core.send(tid, ToTask::Halting);
+            core.send(tid, ToTask::Halting(why.to_owned()));
         }
     }
 

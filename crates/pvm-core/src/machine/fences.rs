@@ -174,7 +174,7 @@ mod tests {
                 assert_eq!(taken(&mut fences, frame), None);
             }
             fences.pass();
-            assert_eq!(released(&mut fences), [long.clone()]);
+            assert_eq!(released(&mut fences), std::slice::from_ref(&long));
         }
         assert_eq!(taken(&mut fences, frame(1)), None);
         fences.pass();

@@ -114,6 +114,6 @@ impl Parts {
         if !core.halting && core.is_master() {
             self.membership.fail_add(core, Code::SysErr);
         }
-        self.control.halt(core, asker);
+        self.control.halt(core, asker, "");
     }
 }

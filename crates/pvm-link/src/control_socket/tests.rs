@@ -128,7 +128,7 @@ fn the_end_of_the_other_side_is_told_after_its_last_frame() {
     // The last read has emptied the socket; the system reports the end, and the next read finds it.
     assert!(there.receive().unwrap().is_none());
     assert_eq!(there.receive().unwrap_err(), ControlError::Closed);
-    assert_eq!(there.send_to_task(&ToTask::Halting, &[]), Err(ControlError::Closed));
+    assert_eq!(there.send_to_task(&ToTask::Halting(String::new()), &[]), Err(ControlError::Closed));
 }
 
 /// The environment variable that is set when the test below runs again, as a user to whom the system's limit of

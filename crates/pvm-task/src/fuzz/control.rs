@@ -107,7 +107,7 @@ impl Daemon {
         match from.arbitrary::<u8>()? % 8 {
             0 => self.send(&ToTask::Refused(Code::BadVersion), &[]),
             1 => self.send(&welcome, &[]),
-            2 => self.send(&ToTask::Halting, &[]),
+            2 => self.send(&ToTask::Halting(String::new()), &[]),
             3 => {
                 let [segment, bell] = PreallocatedEndpoint::new().expect("memory").own;
                 self.send(&welcome, &[ports.as_fd(), segment.as_fd(), bell.as_fd()]);
@@ -181,7 +181,7 @@ impl Daemon {
                 let all = [all[0].as_fd(), all[1].as_fd()];
                 self.send(&ToTask::Group { id }, &all[..count]);
             }
-            9 => self.send(&ToTask::Halting, &[]),
+            9 => self.send(&ToTask::Halting(String::new()), &[]),
             10 => {
                 let _ = self.socket.send(from.bytes_of_some_length()?, &[]);
             }

@@ -4,7 +4,6 @@ use super::{Console, Flow, Screen};
 use crate::control;
 use crate::machine::{self, MachineError};
 use crate::signals::{self, Signals};
-use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
 use pvm_task::Session;
 use signal_hook::consts::SIGINT;
@@ -180,7 +179,7 @@ impl Driver {
     fn daemon_gone(mut self) -> io::Result<ExitCode> {
         self.input.restore_terminal();
         self.input.show(b"\n")?;
-        eprintln!("libpvm [{}]: Console: {} (the machine has ended)", self.session.tid(), Code::SysErr);
+        eprintln!("libpvm [{}]: Console: {}", self.session.tid(), machine::ending(&self.session));
         Ok(ExitCode::from(EXIT_FAILURE))
     }
 }

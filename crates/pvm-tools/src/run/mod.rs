@@ -15,7 +15,7 @@ use crate::cli::{self, MapBy};
 use crate::hosts::{self, Added, Wanted};
 use crate::machine::{self, MachineError};
 use crate::signals::Signals;
-use crate::{batch, json};
+use crate::{batch, json, shape};
 use guard::Guard;
 use placement::Hosts;
 use pvm_core::codes::Code;
@@ -246,7 +246,11 @@ impl std::fmt::Display for RunError {
                 let places = "the machine's search path (ep=), PATH, beside pvm or here";
                 write!(f, "{program}: {} that can be executed in {places}", Code::NoFile)
             }
-            RunError::Start(program, code) => write!(f, "{program}: {code}"),
+            RunError::Start(program, code) => {
+                let advice = shape::spawn_advice(&[code.number()]).trim_end();
+                let separator = if advice.is_empty() { "" } else { "; " };
+                write!(f, "{program}: {code}{separator}{advice}")
+            }
             RunError::Code(code) => write!(f, "{code}"),
             RunError::Hosts(text) => f.write_str(text),
             RunError::NotSet(name) => {

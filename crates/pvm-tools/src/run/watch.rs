@@ -9,8 +9,8 @@ use super::start::{self, ERRORS_TAG, OUTPUT_TAG};
 use super::tracing::Tracing;
 use super::{EXIT_FAILURE, EXIT_NO_READER, EXIT_SIGNAL_BASE, RunError, family};
 use crate::cli::{self, BindTo, OnFailure, Program};
-use crate::control;
 use crate::signals::Signals;
+use crate::{control, machine};
 use pvm_core::codes::Code;
 use pvm_core::machine::{InputOf, RunPlan};
 use pvm_core::proto::{Reply, Request, RunSettings, TaskEnd};
@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
                 return self.status;
             }
             if !self.session.is_connected() {
-                eprintln!("pvm run: {} (the machine has ended)", Code::SysErr);
+                eprintln!("pvm run: {}", machine::ending(self.session));
                 return EXIT_FAILURE;
             }
             self.look_at_the_time();

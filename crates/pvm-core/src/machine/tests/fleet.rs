@@ -79,7 +79,7 @@ pub(in crate::machine) enum Received {
     Message(Message),
     Ended(Tid),
     Fabric(u32, Tid, FabricOffer),
-    Halting,
+    Halting(String),
 }
 
 pub(in crate::machine) struct Fleet {
@@ -375,7 +375,7 @@ impl Fleet {
                     ToTask::Message(message) => Received::Message(message),
                     ToTask::Ended(tid) => Received::Ended(tid),
                     ToTask::Fabric { number, peer, offer, .. } => Received::Fabric(number, peer, offer),
-                    ToTask::Halting => Received::Halting,
+                    ToTask::Halting(why) => Received::Halting(why),
                     _ => return,
                 };
                 self.received.entry(to).or_default().push(received);

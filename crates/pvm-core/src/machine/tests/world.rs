@@ -727,7 +727,7 @@ fn a_halt_asks_then_kills_then_stops() {
     world.task();
     world.spawn(ONE, spawn_of("prog", 2));
     world.ask(ONE, Request::Halt);
-    assert_eq!(world.frames(ONE), [ToTask::Reply { wait: 42, reply: Reply::Done }, ToTask::Halting]);
+    assert_eq!(world.frames(ONE), [ToTask::Reply { wait: 42, reply: Reply::Done }, ToTask::Halting(String::new())]);
     let signals = |world: &World, wanted| {
         let is = |action: &&Action| matches!(action, Action::Signal { signal, .. } if *signal == wanted);
         world.seen.iter().filter(is).count()
