@@ -167,8 +167,8 @@ impl World {
 
     /// Returns for how long a file system does not answer just now, mostly 0.
     fn file_system_hangs(&mut self) -> u64 {
-        let hangs = self.phase == Phase::Faults && self.prng.chance(5);
-        let time = if hangs { self.prng.span(SECOND, 60 * SECOND) } else { 0 };
+        let hangs = self.phase == Phase::Faults && self.file_systems.chance(5);
+        let time = if hangs { self.file_systems.span(SECOND, 60 * SECOND) } else { 0 };
         self.file_systems_answer_at = self.file_systems_answer_at.max(self.now + time);
         time
     }

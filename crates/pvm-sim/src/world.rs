@@ -147,6 +147,8 @@ pub struct World {
     pub early_data_ends: u64,
     /// How many of the next hosts that are seen to relay a body will be killed.
     pub relays_to_kill: usize,
+    /// Decides when a file system hangs.
+    pub file_systems: Prng,
     /// When all file systems answer, so that all processes have been started soon after.
     pub file_systems_answer_at: Nanos,
     /// Which traffic passes between computers.
@@ -215,6 +217,7 @@ impl World {
             tried: Tried::default(),
             early_data_ends: 0,
             relays_to_kill: 0,
+            file_systems: Prng::new(seed, 4),
             file_systems_answer_at: 0,
             network,
             listeners: BTreeMap::new(),

@@ -137,7 +137,7 @@ fn a_hostfile_names_the_hosts_of_a_run_and_of_a_console() {
     assert!(wait_until(|| !sandbox.has_daemon() && !sandbox.has_daemon_on("127.0.0.2")));
     std::fs::write(sandbox.path().join("bad"), "a\nb what\n").unwrap();
     let output = sandbox.run(&["run", "--hostfile", "bad", "./prog"]);
-    assert_eq!((output.status.code(), err(&output).contains("bad:2: unknown option 'what'")), (Some(2), true));
+    assert_eq!((output.status.code(), err(&output).contains("bad line 2: unknown option 'what'")), (Some(2), true));
     let output = sandbox.run(&["hosts"]);
     assert!(out(&output).contains("pvmd still running."), "{}", err(&output));
     assert_eq!(names(&sandbox.run(&["conf"]))[1..], ["127.0.0.2"]);
