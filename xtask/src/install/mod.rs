@@ -1,5 +1,7 @@
 //! `cargo xtask install PREFIX` copies the distribution tree to its final place, and `cargo xtask uninstall PREFIX`
 //! removes it. If `$DESTDIR` is set, it is put before the prefix; makers of packages need this.
+#[cfg(test)]
+mod clone_tests;
 mod layout;
 mod manifest;
 
