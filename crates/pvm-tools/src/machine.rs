@@ -200,12 +200,6 @@ pub fn is_to_end(session: &mut Session, ending: &[Tid]) -> Result<bool, Code> {
     Ok(alone && matches!(classes, Reply::Mailboxes(classes) if !classes.is_empty()))
 }
 
-/// Says that the connection to the machine has ended, and why if the daemon has told.
-pub fn ending(session: &Session) -> String {
-    let why = session.why_halting().map(|why| format!(": {why}")).unwrap_or_default();
-    format!("{} (the machine has ended{why})", Code::SysErr)
-}
-
 /// Halts the machine and waits until it has ended, however long its tasks may take (`HPVM_HALT_GRACE`). `daemon` is the
 /// daemon's process, if this program started it.
 pub fn halt(mut session: Session, daemon: Option<Child>) -> Result<(), Code> {

@@ -160,3 +160,38 @@ fn a_lost_host_is_told_with_its_cause() {
     assert!(text.contains("ending the other task"), "{text}");
     assert!(!sandbox.has_daemon());
 }
+
+/// Returns the processes of a daemon's program whose files are in this directory.
+fn daemons(directory: &std::path::Path) -> Vec<Pid> {
+    let wanted = format!("PVM_TMP={}\0", directory.display());
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).ok();
+        let is_daemon = read("comm")? == "pvmd\n" && read("environ")?.contains(&wanted);
+        Pid::from_raw(number).filter(|_| is_daemon)
+    });
+    processes.collect()
+}
+
+#[test]
+fn a_run_on_another_host_says_which_host_was_lost() {
+    let sandbox = Sandbox::new();
+    sandbox.remote_shell();
+    assert!(sandbox.run(&["up", "$127.0.0.2"]).status.success());
+    let other = sandbox.path().join("127.0.0.2");
+    let mut command = sandbox.command(&["run", "sleep", "1000"]);
+    command.env("PVM_TMP", &other).stdin(Stdio::null());
+    let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(wait_until(|| out(&sandbox.run(&["ps", "-a"])).contains("sleep")));
+    for daemon in daemons(sandbox.path()) {
+        kill_process(daemon, Signal::KILL).unwrap();
+    }
+    let output = run.wait_with_output().unwrap();
+    let said = err(&output);
+    assert!(
+        said.contains("this host leaves the machine")
+            && said.contains("lost the master")
+            && said.contains("connection"),
+        "{output:?}"
+    );
+}

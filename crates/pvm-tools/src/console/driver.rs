@@ -4,6 +4,7 @@ use super::{Console, Flow, Screen};
 use crate::control;
 use crate::machine::{self, MachineError};
 use crate::signals::{self, Signals};
+use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
 use pvm_task::Session;
 use signal_hook::consts::SIGINT;
@@ -179,7 +180,8 @@ impl Driver {
     fn daemon_gone(mut self) -> io::Result<ExitCode> {
         self.input.restore_terminal();
         self.input.show(b"\n")?;
-        eprintln!("libpvm [{}]: Console: {}", self.session.tid(), machine::ending(&self.session));
+        let why = self.session.why_halting().map(|why| format!(": {why}")).unwrap_or_default();
+        eprintln!("libpvm [{}]: Console: {} (the machine has ended{why})", self.session.tid(), Code::SysErr);
         Ok(ExitCode::from(EXIT_FAILURE))
     }
 }

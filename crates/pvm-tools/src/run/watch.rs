@@ -9,8 +9,8 @@ use super::start::{self, ERRORS_TAG, OUTPUT_TAG};
 use super::tracing::Tracing;
 use super::{EXIT_FAILURE, EXIT_NO_READER, EXIT_SIGNAL_BASE, RunError, family};
 use crate::cli::{self, BindTo, OnFailure, Program};
+use crate::control;
 use crate::signals::Signals;
-use crate::{control, machine};
 use pvm_core::codes::Code;
 use pvm_core::machine::{InputOf, RunPlan};
 use pvm_core::proto::{Reply, Request, RunSettings, TaskEnd};
@@ -89,6 +89,8 @@ pub struct Run<'a> {
     signals_taken: u32,
     /// How many failures were reported.
     reported: usize,
+    /// Whether the end of the machine was explained.
+    has_said_why: bool,
     /// The exit status of the first task that failed.
     status: u8,
 }
@@ -138,6 +140,7 @@ impl<'a> Run<'a> {
             sent: None,
             signals_taken: 0,
             reported: 0,
+            has_said_why: false,
             status: 0,
             roots: roots.into_iter().collect(),
             session,
@@ -187,11 +190,14 @@ impl<'a> Run<'a> {
             }
             self.take_answers();
             self.take_traces();
+            self.say_why_the_machine_ends();
             if self.tasks.values().all(|task| task.silent && task.asked.is_none()) {
                 return self.status;
             }
             if !self.session.is_connected() {
-                eprintln!("pvm run: {}", machine::ending(self.session));
+                if !self.has_said_why {
+                    eprintln!("pvm run: {} (the machine has ended)", Code::SysErr);
+                }
                 return EXIT_FAILURE;
             }
             self.look_at_the_time();
@@ -202,6 +208,14 @@ impl<'a> Run<'a> {
                     return EXIT_SIGNAL_BASE + signal as u8;
                 }
             }
+        }
+    }
+
+    /// Says, once, why the machine ends though nobody has asked for it.
+    fn say_why_the_machine_ends(&mut self) {
+        if let Some(why) = self.session.why_halting().filter(|_| !self.has_said_why) {
+            eprintln!("pvm run: this host leaves the machine, and all tasks here end: {why}");
+            self.has_said_why = true;
         }
     }
 
