@@ -3,12 +3,13 @@
 //! One host of such a pair must be removed, even if the master reaches both. The host that complains first is not
 //! necessarily right: a host that loses its own frames complains about healthy hosts. So both are suspects, and the
 //! master compares the evidence against each: the quality of the master's own link to the suspect, which no other host
-//! can forge, and the number of other hosts that cannot reach the suspect. A pair counts there once it is confirmed: the
-//! master has heard both since. Otherwise one may have died, and the healthy one that says so first is not to blame. If the difference is too small, the master
-//! waits for more evidence, for at most the host timeout. Then a small difference suffices, and without any difference
-//! the host that joined later is removed. For a while, such a tie counts as evidence against the host that stays, so a
-//! host that lies or breaks its links cannot win ties, and thereby cause the removal of other hosts, again and again.
-//! Ties are remembered by the names of the hosts, because a host that rejoins gets a new tid.
+//! can forge, and the number of other hosts that cannot reach the suspect. A pair counts there once it is confirmed:
+//! the master has heard both since. Otherwise one may have died, and the healthy one that says so first is not to
+//! blame. If the difference is too small, the master waits for more evidence, for at most the host timeout. Then a
+//! small difference suffices, and without any difference the host that joined later is removed. For a while, such a tie
+//! counts as evidence against the host that stays, so a host that lies or breaks its links cannot win ties, and thereby
+//! cause the removal of other hosts, again and again. Ties are remembered by the names of the hosts, because a host
+//! that rejoins gets a new tid.
 use crate::machine::link_quality::HISTORY_BEATS;
 use crate::machine::settings::Time;
 use crate::tid::Tid;
