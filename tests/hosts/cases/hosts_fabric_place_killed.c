@@ -11,11 +11,11 @@
 #define BYTES (3 << 20)
 #define ROUNDS 6
 
-enum { BEGIN = PONG + 1, BODY, EXIT };
+enum { BEGIN = PONG + 1, BODY, ARRIVED, EXIT };
 
 static char body[BYTES];
 
-/* Sends or receives until a signal kills this task, some ms after the first message. */
+/* Sends or receives until a signal kills this task, some ms after the first message has arrived. */
 static void child(int is_sender)
 {
     int parent = pvm_parent(), tag, ms, number;
@@ -30,6 +30,8 @@ static void child(int is_sender)
             pvm_psend(parent, BODY, body, sizeof body, PVM_BYTE);
         else
             pvm_precv(parent, BODY, body, sizeof body, PVM_BYTE, NULL, NULL, NULL);
+        if (number == 0 && is_sender)
+            pvm_recv(parent, ARRIVED);
         if (number == 0)
             setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, ms * 1000}}, NULL);
     }
@@ -53,10 +55,13 @@ static int receive_all(int tid)
         pvm_precv(-1, -1, body, sizeof body, PVM_BYTE, &from, &tag, &bytes);
         if (tag == EXIT)
             return number > 0 ? wrong : -1;
-        if (tag == PONG)
+        if (tag == PONG) {
             number--;
-        else
-            wrong += from != tid || tag != BODY || bytes != BYTES || !is_whole(number);
+            continue;
+        }
+        if (number == 0)
+            say(tid, ARRIVED, 0);
+        wrong += from != tid || tag != BODY || bytes != BYTES || !is_whole(number);
     }
 }
 
