@@ -166,7 +166,7 @@ impl World {
     // ----- Tasks
 
     /// Returns for how long a file system does not answer just now, mostly 0.
-    fn file_system_hangs(&mut self) -> u64 {
+    fn file_system_hangs(&mut self) -> Nanos {
         let hangs = self.phase == Phase::Faults && self.file_systems.chance(5);
         let time = if hangs { self.file_systems.span(SECOND, 60 * SECOND) } else { 0 };
         self.file_systems_answer_at = self.file_systems_answer_at.max(self.now + time);

@@ -45,8 +45,9 @@ impl Task {
         Ok(())
     }
 
-    /// Returns the length of the next string, with its closing zero. A negative length counts as 0, as on PVM. If the string is incomplete, moves the position to
-    /// the end and fails with `NoData`; otherwise leaves the position unchanged.
+    /// Returns the length of the next string, with its closing zero. A negative length counts as 0, as on PVM. If the
+    /// string is incomplete, moves the position to the end and fails with `NoData`; otherwise leaves the position
+    /// unchanged.
     pub fn string_bytes(&mut self) -> Result<usize, Code> {
         let message = self.state.store.receiving()?;
         if !message.readable(Kind::Int) {

@@ -24,8 +24,8 @@ const STACK_BYTES: usize = 256 << 10;
 /// A search that is to be made.
 pub type Search = Box<dyn FnOnce() -> Result<Found, Code> + Send>;
 
-/// The result of a search.
-type Outcome = (SpawnId, Result<Found, Code>);
+/// The result of a search, or why no thread could be had for it.
+type Outcome = (SpawnId, io::Result<Result<Found, Code>>);
 
 /// The searches of a daemon.
 pub struct ProgramSearches {
@@ -66,17 +66,17 @@ impl ProgramSearches {
             let Some((spawn, search)) = self.waiting.pop_front() else { return };
             self.running += 1;
             let (sender, bell) = (self.sender.clone(), self.bell.clone());
-            let look = move || tell(&sender, &bell, spawn, search());
-            if std::thread::Builder::new().stack_size(STACK_BYTES).spawn(look).is_err() {
-                tell(&self.sender, &self.bell, spawn, Err(Code::OutOfRes));
+            let look = move || tell(&sender, &bell, (spawn, Ok(search())));
+            if let Err(error) = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(look) {
+                tell(&self.sender, &self.bell, (spawn, Err(error)));
             }
         }
     }
 }
 
-fn tell(sender: &Sender<Outcome>, bell: &OwnedFd, spawn: SpawnId, result: Result<Found, Code>) {
+fn tell(sender: &Sender<Outcome>, bell: &OwnedFd, outcome: Outcome) {
     // There is no receiver if the daemon has ended.
-    if sender.send((spawn, result)).is_ok() {
+    if sender.send(outcome).is_ok() {
         let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         while numbers.len() < SEARCHES_MAX + 3 {
             assert!(Instant::now() < end, "{} have ended", numbers.len());
             numbers.extend(searches.take_ended().into_iter().map(|(spawn, result)| {
-                assert_eq!(result, Err(Code::NoFile));
+                assert_eq!(result.unwrap(), Err(Code::NoFile));
                 spawn.number
             }));
             std::thread::sleep(Duration::from_millis(1));

@@ -1,6 +1,7 @@
 //! Processes of tasks, from their start to their end.
 use super::Daemon;
 use crate::frame_budget::FrameBudget;
+use crate::processes::spawner::SpawnError;
 use pvm_core::machine::{SpawnId, Start};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
@@ -22,7 +23,12 @@ impl Daemon {
 
     /// Tells the machine which searches for programs have ended.
     pub(super) fn on_searches_ended(&mut self) {
-        for (spawn, found) in self.program_searches.take_ended() {
+        for (spawn, result) in self.program_searches.take_ended() {
+            let found = result.unwrap_or_else(|error| {
+                let SpawnError { code, why } = self.processes.explain(error);
+                self.log.line(&format!("cannot look for a program: {why}"));
+                Err(code)
+            });
             self.machine.handle_found(self.started.elapsed(), spawn, found);
         }
     }

@@ -64,6 +64,11 @@ impl Processes {
         self.spawner.descriptor_limit()
     }
 
+    /// Explains an error of the system, and names the limit that was reached.
+    pub fn explain(&self, error: std::io::Error) -> SpawnError {
+        self.spawner.spawn_error(error)
+    }
+
     /// Starts the processes of tasks. Returns their process ids, in the same order. After an error, processes that were
     /// not tried have the same error.
     pub fn start(&mut self, settings: &Settings, starts: &[Start]) -> Vec<Result<i32, SpawnError>> {

@@ -249,7 +249,7 @@ impl ProcessSpawner {
     }
 
     /// Explains an error of the system, and names the limit that was reached.
-    fn spawn_error(&self, error: io::Error) -> SpawnError {
+    pub fn spawn_error(&self, error: io::Error) -> SpawnError {
         let code = code_of(&error);
         let limit = match errno_of(&error) {
             Some(Errno::MFILE) => self.descriptor_limit(),
