@@ -99,6 +99,7 @@ pub fn acquire() -> Acquired {
     let word = word();
     if is_single_threaded() && word.load(Relaxed) == FREE {
         word.store(HELD, Relaxed);
+        note_frame();
         return Acquired::Held;
     }
     acquire_slow()
@@ -149,6 +150,7 @@ pub fn try_acquire_single() -> bool {
     let free = is_single_threaded() && word.load(Relaxed) == FREE;
     if free {
         word.store(HELD, Relaxed);
+        note_frame();
     }
     free
 }
@@ -200,36 +202,46 @@ fn acquire_slow() -> Acquired {
 fn acquired(how: Acquired) -> Acquired {
     // In a single-threaded process the word alone shows the owner.
     set_ownership(if is_single_threaded() { Ownership::None } else { Ownership::Holder });
+    note_frame();
     how
 }
 
-/// The stack address at which the lock's holder waits, inside a call; 0 if it does not wait. Only the holder writes it.
-static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// The stack address of the call that has acquired the lock last. Only the holder writes it.
+static HOLDER_FRAME: AtomicUsize = AtomicUsize::new(0);
 
 /// The smallest stack frame that the kernel makes for a signal handler, on any processor, in bytes.
 const SIGNAL_FRAME_BYTES_MIN: usize = 1024;
 
-/// Sets the stack address at which this thread, which holds the lock, waits; returns the former address. The address
-/// must be 0 whenever the lock is released.
-#[inline]
-pub fn wait_at(place: usize) -> usize {
-    let before = WAITING.load(Relaxed);
-    WAITING.store(place, Relaxed);
-    before
+/// Notes where on the stack the call is that has acquired the lock.
+#[inline(always)]
+fn note_frame() {
+    let here = 0u8;
+    set_holder_frame((&raw const here).addr());
 }
 
-/// Returns whether this thread, which holds the lock, has left the wait by `longjmp` from a signal handler. A call from
-/// a handler that still runs has its stack frame below the address of the wait; a call after the jump does not. Returns
-/// `false` on an alternate signal stack, where the addresses do not show this.
+/// Returns the stack address of the call that holds the lock.
+pub fn holder_frame() -> usize {
+    HOLDER_FRAME.load(Relaxed)
+}
+
+/// Sets the stack address of the call that holds the lock, after it has released the lock and acquired it again.
+#[inline(always)]
+pub fn set_holder_frame(frame: usize) {
+    HOLDER_FRAME.store(frame, Relaxed);
+}
+
+/// Returns whether this thread, which holds the lock, has left the call that acquired it by `longjmp` from a signal
+/// handler. A call from a handler that still runs has its stack frame below that call; a call after the jump does not.
+/// Returns `false` on an alternate signal stack, where the addresses do not show this, and in a function that is called
+/// from deeper than the call that was left.
 #[cold]
 pub fn has_jumped() -> bool {
     let here = 0u8;
-    let waiting = WAITING.load(Relaxed);
-    if waiting == 0 || (&raw const here).addr() + SIGNAL_FRAME_BYTES_MIN < waiting || on_other_stack() {
-        return false;
+    let jumped = (&raw const here).addr() + SIGNAL_FRAME_BYTES_MIN >= holder_frame() && !on_other_stack();
+    if jumped {
+        note_frame();
     }
-    wait_at(0);
-    true
+    jumped
 }
 
 /// Returns whether this code runs on an alternate signal stack.

@@ -164,6 +164,7 @@ fn enter_slow(mut guard: Guard, acquired: Acquired) -> Option<Guard> {
                 return Some(guard);
             }
             if lock::has_jumped() {
+                guard.task().left_by_jump();
                 return Some(guard);
             }
             mem::forget(guard);
@@ -182,8 +183,7 @@ fn enter_slow(mut guard: Guard, acquired: Acquired) -> Option<Guard> {
 fn renew() {
     USER_CODE.store(false, Relaxed);
     postponed::forget();
-    // A waiting thread of the parent may have set these values.
-    lock::wait_at(0);
+    // A waiting thread of the parent may have set this value.
     WAITERS.store(0, Relaxed);
     trace::invalidate();
     // SAFETY: the lock is held and the state is not borrowed: a new process has no other thread, and code of the
@@ -261,11 +261,11 @@ impl Guard {
             return long();
         }
         self.pass_news_on();
-        let waiting = lock::wait_at(0);
+        let frame = lock::holder_frame();
         lock::release();
         let value = long();
         self.reacquire();
-        lock::wait_at(waiting);
+        lock::set_holder_frame(frame);
         value
     }
 

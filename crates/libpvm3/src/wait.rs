@@ -1,5 +1,4 @@
 //! Blocking waits: the lock is released while the thread sleeps.
-use crate::lock;
 use crate::process::Guard;
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request};
@@ -47,8 +46,6 @@ pub fn wait_by<T>(
     mut waiter: Waiter,
     attempt: &mut dyn FnMut(&mut Guard) -> Option<T>,
 ) -> Option<T> {
-    let place = 0u8;
-    let outer = lock::wait_at((&raw const place).addr());
     let found = loop {
         if let Some(value) = attempt(guard) {
             break Some(value);
@@ -64,7 +61,6 @@ pub fn wait_by<T>(
         }
     };
     waiter.finish(guard.task());
-    lock::wait_at(outer);
     if guard.others_wait() {
         guard.wake_waiters();
     }

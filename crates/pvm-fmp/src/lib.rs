@@ -146,7 +146,7 @@ mod tests;
 #[cfg(not(loom))]
 pub use {
     arrival::{Arrival, BodyInTransit, Inline, NotTaken, Sink},
-    copy::{copied_bytes, count_copy},
+    copy::{copied_bytes, count_copy, touch_pages},
     endpoint::{Endpoint, RecentImmediate, RecentMessage, SharedBody},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
     gather::GatherList,

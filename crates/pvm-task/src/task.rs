@@ -192,6 +192,13 @@ impl Task {
         self.member.as_mut().is_some_and(Member::inherit)
     }
 
+    /// Ends what a call has begun that the program has left by `longjmp`.
+    pub fn left_by_jump(&mut self) {
+        if let Some(member) = &mut self.member {
+            member.endpoint.withdraw_open_stream();
+        }
+    }
+
     /// In a child of `fork()`, drops the copy of the parent's task, without touching the memory that the parent shares
     /// with other tasks.
     pub fn abandon(mut self) {

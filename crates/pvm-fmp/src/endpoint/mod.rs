@@ -4,6 +4,7 @@ use crate::doorbell;
 use crate::file;
 use crate::heap::{Block, Heap, SharedHeap};
 use crate::packed_cell::Guesses;
+use crate::pair_memory::PairMemory;
 use crate::parker::SleepRate;
 use crate::peer::Peer;
 use crate::ports::PortView;
@@ -173,6 +174,8 @@ pub struct Endpoint {
     uncollected: usize,
     /// The number of messages taken by the shortest path since the last poll.
     shorts: u32,
+    /// The cell through which a streamed body goes at present.
+    open_stream: Option<(Rc<PairMemory>, u32)>,
 }
 
 impl Drop for Endpoint {
@@ -243,6 +246,7 @@ impl Endpoint {
             guesses: Rc::default(),
             uncollected: 0,
             shorts: 0,
+            open_stream: None,
         })
     }
 

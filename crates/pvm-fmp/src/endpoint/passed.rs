@@ -5,7 +5,7 @@ use super::recent::RecentBody;
 use super::send::ring;
 use super::{Endpoint, PAIR_BYTES_MAX, SEND_BYTES, Step};
 use crate::arrival::{Place, Sink};
-use crate::copy::CopyMode;
+use crate::copy::{CopyMode, touch_pages};
 use crate::pair_memory::{Offer, PairMemory};
 use crate::peer::{Inbound, Peer};
 use crate::pipelined::{self, UNIT_BYTES};
@@ -86,6 +86,7 @@ impl CellWord {
 /// `barriers` is as in [`ring`].
 #[inline]
 pub(super) fn pass_at_once(peer: &mut Peer, barriers: bool, meta: &Meta, body: &[u8]) -> Option<Sent> {
+    touch_pages(body);
     let (memory, cell) = peer.pair.take(body.len())?;
     let queue = |peer: &mut Peer, word: CellWord, order| {
         let queued = peer.push_if_room(Kind::Passed, meta, &entry_of(word, body.len(), order));

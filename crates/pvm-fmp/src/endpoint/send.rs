@@ -3,6 +3,7 @@
 use super::passed::{PIPELINED_BYTES_MIN as PASSED_PIPELINED_BYTES_MIN, pass_at_once};
 use super::{BYTES_PER_POLL, Endpoint, PIPELINED_BYTES_MIN, SEND_BYTES};
 use crate::arrival::FRAGMENTS_MAX;
+use crate::copy::touch_pages;
 use crate::doorbell;
 use crate::heap::Block;
 use crate::pair_memory::{CELL_BYTES_MAX, CELLS};
@@ -103,6 +104,7 @@ impl Endpoint {
                 return sent;
             }
         }
+        touch_pages(body);
         let reached = |peer: &Peer| ringer.is_some() || peer.bell.is_some();
         let rendezvous =
             waits && body.len() >= self.rendezvous_bytes_min && self.peers[index].as_deref().is_some_and(reached);

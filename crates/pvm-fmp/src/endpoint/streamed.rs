@@ -41,10 +41,12 @@ impl Endpoint {
         let (to, stream) = (peer.tid, memory.stream(cell));
         stream.begin();
         let (way, order) = peer.pair.order(&memory, body.len());
+        self.open_stream = Some((memory.clone(), cell));
         let words = [u64::from(memory.generation) << 32 | u64::from(cell), body.len() as u64, order];
         let first = self.queue(to, Kind::Streamed, meta, &bytes_of::<3, 24>(words));
         match (&first, ringer) {
             (Err(_), _) => {
+                self.open_stream = None;
                 memory.keep(cell);
                 return Some(first);
             }
@@ -52,13 +54,23 @@ impl Endpoint {
             (Ok(Sent::RingByDaemon), Some(ring_by_daemon)) => ring_by_daemon(),
             _ => {}
         }
-        if let Err(NoMemory) = self.write_stream(index, &memory, cell, body, way.copy_in) {
-            stream.withdraw();
+        let written = self.write_stream(index, &memory, cell, body, way.copy_in);
+        if let Err(NoMemory) = written {
+            self.withdraw_open_stream();
             return Some(Err(SendError::NoMemory));
         }
+        self.open_stream = None;
         let peer = self.peers[index].as_ref().expect("connected");
         // The peer may have gone to sleep because the body was incomplete.
         Some(if ring(peer, self.barriers) == Sent::RingByDaemon { Ok(Sent::RingByDaemon) } else { first })
+    }
+
+    /// Tells the receiver of a streamed body that the rest will never come: there is no memory for it, or the program has
+    /// left the call by `longjmp`, since its own memory has faulted.
+    pub fn withdraw_open_stream(&mut self) {
+        if let Some((memory, cell)) = self.open_stream.take() {
+            memory.stream(cell).withdraw();
+        }
     }
 
     /// Writes a body to a cell, round after round, as long as the receiver makes room, and the rest to the heap. If

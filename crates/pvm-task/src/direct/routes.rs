@@ -11,7 +11,7 @@ use crate::task::State;
 use pvm_core::codes::{Code, ENC_XDR, SYSCTX_TC};
 use pvm_core::proto::{Direct, LinkCause, Request, ToDaemon};
 use pvm_core::tid::Tid;
-use pvm_fmp::{FAR, Meta, has_stack};
+use pvm_fmp::{FAR, Meta, has_stack, touch_pages};
 use rustix::net::Shutdown;
 use std::os::fd::OwnedFd;
 
@@ -232,6 +232,9 @@ impl Member {
 
     /// Sends a message on a link. If the link breaks, sends it at once by the default route.
     pub(crate) fn send_direct(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
+        if let Body::Bytes(bytes) = body {
+            touch_pages(bytes);
+        }
         if self.fabric.carries(to) {
             return self.send_on_fabric(to, meta, body);
         }
