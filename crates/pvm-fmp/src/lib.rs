@@ -125,14 +125,14 @@ mod segment;
 #[cfg(not(loom))]
 mod signals;
 #[cfg(not(loom))]
-mod spin;
-#[cfg(not(loom))]
 mod stack;
 #[cfg(not(loom))]
 mod streamed_body;
 mod two_sided_copy;
 #[cfg(not(loom))]
 mod way_policy;
+#[cfg(not(loom))]
+mod wait_policy;
 #[cfg(not(loom))]
 mod ways;
 
@@ -147,7 +147,7 @@ mod tests;
 pub use {
     arrival::{Arrival, BodyInTransit, Inline, NotTaken, Sink},
     copy::{copied_bytes, count_copy, touch_pages},
-    endpoint::{Endpoint, RecentImmediate, RecentMessage, SharedBody},
+    endpoint::{Company, Endpoint, RecentImmediate, RecentMessage, SharedBody},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
     gather::GatherList,
     group::{
@@ -159,8 +159,8 @@ pub use {
     preallocated::PreallocatedEndpoint,
     process::{Addressee, send_signal},
     remote::Remote,
-    spin::{Spinner, Wait, WaitHistory},
     stack::has_stack,
+    wait_policy::{Spinner, Waits},
     ways::last_way,
 };
 

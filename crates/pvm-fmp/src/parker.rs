@@ -18,6 +18,8 @@ pub struct Parker {
     sleep: AtomicU32,
     /// Nonzero: the owner makes all cores pass a barrier before it sleeps, and senders need no fence.
     asymmetric: AtomicU32,
+    /// The core on which the owner was when it last waited, plus one; 0 if that is not known.
+    core: AtomicU32,
 }
 
 /// A sleeper makes barriers on all cores only if they take less than 1 / `BARRIER_SHARE` of its time.
@@ -52,7 +54,7 @@ impl SleepRate {
 impl Parker {
     #[cfg(loom)]
     pub fn new() -> Parker {
-        Parker { sleep: AtomicU32::new(0), asymmetric: AtomicU32::new(0) }
+        Parker { sleep: AtomicU32::new(0), asymmetric: AtomicU32::new(0), core: AtomicU32::new(0) }
     }
 
     /// Chooses whether the owner alone makes a barrier on all cores, or both sides pass a fence. The owner calls this
@@ -78,6 +80,26 @@ impl Parker {
         }
         // Pair `park or ring`: either the sender sees the number, or we see what it has published.
         fence(Ordering::SeqCst);
+    }
+
+    /// Publishes the core on which the owner waits. This is only a hint.
+    #[cfg(not(loom))]
+    pub fn note_core(&self, core: u32) {
+        if self.core.load_relaxed() != core + 1 {
+            self.core.store(core + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the core on which the owner was when it last waited; `None` if that is not known.
+    #[cfg(not(loom))]
+    pub fn core(&self) -> Option<u32> {
+        self.core.load_relaxed().checked_sub(1)
+    }
+
+    /// Returns whether the owner sleeps, or is about to.
+    #[cfg(not(loom))]
+    pub fn is_parked(&self) -> bool {
+        self.sleep.load_relaxed() != 0
     }
 
     /// Makes senders stop ringing. The owner calls this when it is awake.

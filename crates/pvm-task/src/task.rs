@@ -12,7 +12,7 @@ use crate::wait::Parker;
 use crate::{EnrollError, Environment};
 use pvm_core::codes::{Code, native_dsig};
 use pvm_core::tid::Tid;
-use pvm_fmp::WaitHistory;
+use pvm_fmp::Waits;
 use std::os::fd::BorrowedFd;
 
 /// One task: its buffers, its message queue, its membership of the machine.
@@ -47,7 +47,7 @@ pub(crate) struct State {
     /// See [`Task::note_synchronized`].
     pub synchronized: bool,
     /// How long a wait for a message or an answer spins and yields before the thread sleeps.
-    pub waits: WaitHistory,
+    pub waits: Waits,
 }
 
 /// Enrolling and leaving.
@@ -69,7 +69,7 @@ impl Task {
             heard: None,
             news: false,
             synchronized: false,
-            waits: WaitHistory::default(),
+            waits: Waits::default(),
         };
         Task { state, member: None, cookie: environment.cookie }
     }

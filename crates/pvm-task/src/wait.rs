@@ -21,7 +21,7 @@
 use crate::control::Member;
 use crate::task::Task;
 use pvm_fmp::descriptor::above_standard;
-use pvm_fmp::{Spinner, Wait};
+use pvm_fmp::{Company, Spinner};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -202,7 +202,7 @@ impl Waiter {
     pub fn next(&mut self, task: &mut Task) -> Step {
         if self.deadline.is_none() {
             if let Phase::Spinning(spinner) = &mut self.phase {
-                if spinner.pause() == Wait::Again {
+                if task.pause(spinner) {
                     task.watch();
                     return Step::Again;
                 }
@@ -235,7 +235,7 @@ impl Waiter {
                 Step::Again
             }
             Phase::Spinning(spinner) => {
-                if self.deadline.is_some() && spinner.pause() == Wait::Again {
+                if self.deadline.is_some() && task.pause(spinner) {
                     return Step::Again;
                 }
                 let takes_in_fast = task.member.as_mut().is_some_and(|member| member.direct.takes_in_fast());
@@ -418,6 +418,12 @@ impl Member {
 }
 
 impl Task {
+    /// Lets a little time of a wait pass. Returns `false` if the task should sleep.
+    #[inline]
+    fn pause(&mut self, spinner: &mut Spinner) -> bool {
+        Company(self.member.as_ref().map(|member| &member.endpoint)).pause(spinner, &mut self.state.waits)
+    }
+
     /// Spins for a moment, or until a message arrives.
     #[inline]
     fn watch(&self) {

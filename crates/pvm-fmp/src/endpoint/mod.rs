@@ -34,6 +34,8 @@ mod recent;
 mod rendezvous;
 mod send;
 mod streamed;
+mod surroundings;
+pub use surroundings::Company;
 
 #[cfg(test)]
 mod borrowed_tests;

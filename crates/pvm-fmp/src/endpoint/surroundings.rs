@@ -1,0 +1,90 @@
+//! What a waiting task sees of the peer that it waits for ([`crate::wait_policy`]).
+use super::Endpoint;
+use crate::parker::Parker;
+use crate::segment::Header;
+use crate::sync::ReadOnlyLoad;
+use crate::wait_policy::{Peer, Spinner, Surroundings, Wait, Waits};
+use std::time::Duration;
+
+/// The surroundings of a task: `None` for one that is not enrolled.
+pub struct Company<'a>(pub Option<&'a Endpoint>);
+
+impl Company<'_> {
+    /// Returns the header of the peer that has sent last, unless it is the daemon, which waits for many.
+    fn header(&self) -> Option<&Header> {
+        let endpoint = self.0.as_ref()?;
+        let peer = endpoint.peers[*endpoint.order.first()?].as_ref()?;
+        (!crate::is_daemon(peer.tid)).then(|| peer.owner.mapping.header())
+    }
+}
+
+impl Surroundings for Company<'_> {
+    fn now(&self) -> Duration {
+        clock(libc::CLOCK_MONOTONIC).unwrap_or_default()
+    }
+
+    fn core(&self) -> u32 {
+        // SAFETY: the call has no preconditions.
+        let core = unsafe { libc::sched_getcpu() }.max(0) as u32;
+        if let Some(endpoint) = &self.0 {
+            endpoint.with_parker(|parker| parker.note_core(core));
+        }
+        core
+    }
+
+    fn peer(&self) -> Peer {
+        let Some(parker) = self.header().map(|header| &header.parker.0) else { return Peer::Unknown };
+        if parker.is_parked() { Peer::Asleep } else { Peer::Awake { core: parker.core() } }
+    }
+
+    fn peer_ran(&self) -> Option<Duration> {
+        let process = self.header()?.pid.load_relaxed();
+        let mut clock_id = 0;
+        // SAFETY: writes one number.
+        let found = unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock_id) } == 0;
+        found.then(|| clock(clock_id)).flatten()
+    }
+}
+
+impl Company<'_> {
+    /// Asks what to do next in a wait, and does it, unless that is a sleep. Returns `false` for a sleep.
+    #[inline]
+    pub fn pause(&self, spinner: &mut Spinner, waits: &mut Waits) -> bool {
+        match spinner.next(waits, self) {
+            Wait::Watch => {}
+            Wait::Yield => {
+                let before = self.now();
+                std::thread::yield_now();
+                spinner.yielded(self.now() - before);
+            }
+            Wait::Part => leave_core(),
+            Wait::Sleep => return false,
+        }
+        true
+    }
+}
+
+impl Endpoint {
+    fn with_parker<T>(&self, of: impl FnOnce(&Parker) -> T) -> T {
+        of(&self.heap.borrow().source().mapping.header().parker.0)
+    }
+}
+
+/// Reads a clock of the system.
+fn clock(id: libc::clockid_t) -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one time.
+    let read = unsafe { libc::clock_gettime(id, &raw mut time) } == 0;
+    read.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+/// Makes the kernel move the calling thread to another core, and then allows it all cores again on which it might run
+/// before. Does nothing if it may run on this core only.
+fn leave_core() {
+    let Ok(before) = rustix::thread::sched_getaffinity(None) else { return };
+    let mut others = before;
+    others.unset(rustix::thread::sched_getcpu());
+    if others.count() > 0 && rustix::thread::sched_setaffinity(None, &others).is_ok() {
+        let _ = rustix::thread::sched_setaffinity(None, &before);
+    }
+}

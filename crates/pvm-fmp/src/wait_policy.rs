@@ -1,0 +1,267 @@
+//! How to wait ([decision 53](../../../docs/decisions/0053-spin-while-the-peer-has-a-core.md)): spin while the peer can
+//! run at the same time, yield if it needs this core, leave a core that both share, then sleep.
+use std::time::Duration;
+
+/// The number of watches without a system call, of some hundred nanoseconds each: an answer from another core arrives
+/// within that time. More watches would delay the answer of a task that has to run on the same core.
+const SPINS: u32 = 8;
+/// How long a wait spins or yields before it sleeps, unless earlier waits have shown that this is in vain; and for how long
+/// a peer may run after that without an answer.
+const BUDGET: Duration = Duration::from_micros(100);
+/// How long a wait spins for a peer that can run and does not, since another process has its core: a few time slices.
+const PREEMPTED_MAX: Duration = Duration::from_millis(8);
+/// The time between two questions how long the peer has run.
+const MEASURE_EVERY: Duration = Duration::from_micros(20);
+/// A yield that takes longer than this has let another task run.
+const OTHERS_RAN: Duration = Duration::from_micros(3);
+/// After this number of yields that have let other processes run, in vain, the waiting task sleeps.
+const YIELDS_TO_OTHERS_MAX: u32 = 16;
+/// The number of yields of a waiting task before it sleeps, if tasks outnumber cores: another task on the same core may
+/// answer during a yield, without a wake-up. More yields would take time from tasks that have work.
+const CROWDED_YIELDS: u32 = 1;
+/// The number of yields of a patient wait before the clock is first read: most waits end before that.
+const FREE_YIELDS: u32 = 4;
+/// How often the budget may begin anew while a long message arrives: in all 2 ms, in which 4 MB arrive at 2 GB/s.
+const EXTENSIONS_MAX: u32 = 20;
+/// After this number of waits in a row that the peer has ended on the same core, the task leaves the core, but not more
+/// often than every [`PART_EVERY`].
+const SHARED_WAITS: u32 = 16;
+const PART_EVERY: Duration = Duration::from_millis(5);
+/// One in this number of waits has the whole budget although earlier ones were in vain.
+const PROBE_EVERY: u32 = 32;
+
+/// What to do next while nothing has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Watch ([`crate::Endpoint::watch`]), then poll again.
+    Watch,
+    /// Let others run on this core, say how long that took ([`Spinner::yielded`]), then poll again.
+    Yield,
+    /// Move to another core, if the task may run on another one, then poll again.
+    Part,
+    /// Sleep on the doorbell: `prepare_park`, `poll`, `poll(2)`, `unpark`.
+    Sleep,
+}
+
+/// Where the peer is from which the next message is expected: the one that has sent last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// Not known, or on another host.
+    Unknown,
+    /// It sleeps, or wakes up.
+    Asleep,
+    /// It is awake. It was on that core when it last waited for long, if it ever has.
+    Awake { core: Option<u32> },
+}
+
+/// What a wait sees of its surroundings.
+pub trait Surroundings {
+    /// Returns the time since any fixed moment.
+    fn now(&self) -> Duration;
+    /// Returns the core of this task, and publishes it.
+    fn core(&self) -> u32;
+    /// Returns where the peer is.
+    fn peer(&self) -> Peer;
+    /// Returns for how long the peer has run since it began; `None` if it is gone.
+    fn peer_ran(&self) -> Option<Duration>;
+}
+
+/// What a task remembers from wait to wait.
+#[derive(Debug)]
+pub struct Waits {
+    /// How long a wait spins or yields, learned from earlier waits.
+    budget: Duration,
+    /// The waits since the last one with the whole budget.
+    waits: u32,
+    /// The number of waits in a row that the peer has ended on this task's core.
+    shared: u32,
+    parted_at: Option<Duration>,
+}
+
+impl Default for Waits {
+    fn default() -> Waits {
+        Waits { budget: BUDGET, waits: 0, shared: 0, parted_at: None }
+    }
+}
+
+impl Waits {
+    /// Returns the budget of a wait that begins.
+    fn next_budget(&mut self) -> Duration {
+        self.waits += 1;
+        if self.waits < PROBE_EVERY {
+            return self.budget;
+        }
+        self.waits = 0;
+        BUDGET
+    }
+
+    /// Learns from a wait that is over, or that is about to sleep (`slept`).
+    #[inline]
+    pub fn learn(&mut self, spinner: &Spinner, slept: bool) {
+        match slept {
+            // If no other process wants the core, a wait that sleeps does not show whether it was in vain.
+            true if spinner.others_ran > 0 => self.budget /= 2,
+            false if self.budget < BUDGET => self.budget = (2 * self.budget.max(spinner.waited)).min(BUDGET),
+            _ => {}
+        }
+        self.shared = if slept || spinner.yields_here == 0 { 0 } else { self.shared + 1 };
+    }
+
+    /// Returns whether the task should leave the core, and notes that it does.
+    fn parts(&mut self, now: Duration) -> bool {
+        let parts = self.shared >= SHARED_WAITS && self.parted_at.is_none_or(|at| now - at >= PART_EVERY);
+        if parts {
+            (self.shared, self.parted_at) = (0, Some(now));
+        }
+        parts
+    }
+}
+
+/// How a wait ends that nothing has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It learns, and other waits learn from it.
+    Ordinary,
+    /// It yields where others sleep, because another task would first have to wake a sleeping one before both could go on.
+    Patient,
+    /// Tasks outnumber the cores.
+    Crowded,
+    AtOnce,
+}
+
+/// One wait.
+pub struct Spinner {
+    kind: Kind,
+    budget: Duration,
+    /// The number of further yields that are made without reading the clock.
+    free_yields: u32,
+    spins: u32,
+    yields: u32,
+    /// The yields to a peer on the same core.
+    yields_here: u32,
+    others_ran: u32,
+    since: Option<Duration>,
+    waited: Duration,
+    /// When the peer was measured last, and how long it had run when it was measured first.
+    measured: Option<(Duration, Duration)>,
+    extensions: u32,
+}
+
+impl Spinner {
+    /// Begins a wait.
+    pub fn new(crowded: bool, waits: &mut Waits) -> Spinner {
+        let kind = if crowded { Kind::Crowded } else { Kind::Ordinary };
+        Spinner { budget: waits.next_budget(), ..Spinner::of(kind) }
+    }
+
+    fn of(kind: Kind) -> Spinner {
+        Spinner {
+            kind,
+            budget: BUDGET,
+            free_yields: 0,
+            spins: if matches!(kind, Kind::Ordinary | Kind::Patient) { 0 } else { SPINS },
+            yields: 0,
+            yields_here: 0,
+            others_ran: 0,
+            since: None,
+            waited: Duration::ZERO,
+            measured: None,
+            extensions: 0,
+        }
+    }
+
+    /// Begins a wait that neither spins nor yields.
+    pub fn none() -> Spinner {
+        Spinner::of(Kind::AtOnce)
+    }
+
+    /// Begins a wait in which tasks wait for one another, as in a barrier.
+    pub fn patient(crowded: bool) -> Spinner {
+        let spins = if crowded { SPINS } else { 0 };
+        Spinner { spins, free_yields: FREE_YIELDS, budget: 2 * BUDGET, ..Spinner::of(Kind::Patient) }
+    }
+
+    /// Begins the budget anew, since a long message is arriving. Returns false if others want the core, or
+    /// if that was done so often that the caller had better sleep: it holds a lock for which other threads may wait.
+    pub fn extend(&mut self) -> bool {
+        let may = matches!(self.kind, Kind::Ordinary | Kind::Patient);
+        let extends = may && self.others_ran < YIELDS_TO_OTHERS_MAX && self.extensions < EXTENSIONS_MAX;
+        if extends {
+            self.extensions += 1;
+            self.since = None;
+        }
+        extends
+    }
+
+    /// Returns what to do next.
+    #[inline]
+    pub fn next(&mut self, waits: &mut Waits, around: &impl Surroundings) -> Wait {
+        if self.spins < SPINS {
+            self.spins += 1;
+            return Wait::Watch;
+        }
+        self.next_long(waits, around)
+    }
+
+    /// Notes how long a yield took.
+    pub fn yielded(&mut self, took: Duration) {
+        self.others_ran += u32::from(took > OTHERS_RAN);
+    }
+
+    #[cold]
+    fn next_long(&mut self, waits: &mut Waits, around: &impl Surroundings) -> Wait {
+        if self.free_yields > 0 {
+            self.free_yields -= 1;
+            return Wait::Yield;
+        }
+        let now = around.now();
+        self.waited = now - *self.since.get_or_insert(now);
+        match self.kind {
+            Kind::AtOnce => Wait::Sleep,
+            Kind::Crowded if self.yields >= CROWDED_YIELDS => Wait::Sleep,
+            Kind::Crowded => {
+                self.yields += 1;
+                Wait::Yield
+            }
+            Kind::Patient => self.yield_for_a_while(),
+            Kind::Ordinary => self.wait_for_peer(now, waits, around),
+        }
+    }
+
+    fn wait_for_peer(&mut self, now: Duration, waits: &mut Waits, around: &impl Surroundings) -> Wait {
+        let here = around.core();
+        match around.peer() {
+            Peer::Awake { core } if core == Some(here) && waits.parts(now) => Wait::Part,
+            Peer::Awake { core } if core == Some(here) => {
+                self.yields_here += 1;
+                self.yield_for_a_while()
+            }
+            Peer::Awake { .. } if self.waited < self.budget || self.peer_waits_for_core(now, around) => Wait::Watch,
+            Peer::Awake { .. } => Wait::Sleep,
+            Peer::Asleep | Peer::Unknown => self.yield_for_a_while(),
+        }
+    }
+
+    /// Returns whether the peer could run, but has no core: it has not slept, and has run for less than the budget since it
+    /// was first measured.
+    fn peer_waits_for_core(&mut self, now: Duration, around: &impl Surroundings) -> bool {
+        if self.waited > PREEMPTED_MAX {
+            return false;
+        }
+        if self.measured.is_some_and(|(at, _)| now - at < MEASURE_EVERY) {
+            return true;
+        }
+        let Some(ran) = around.peer_ran() else { return false };
+        let (_, first) = self.measured.unwrap_or((now, ran));
+        self.measured = Some((now, first));
+        ran.saturating_sub(first) < self.budget
+    }
+
+    fn yield_for_a_while(&self) -> Wait {
+        if self.waited > self.budget || self.others_ran >= YIELDS_TO_OTHERS_MAX { Wait::Sleep } else { Wait::Yield }
+    }
+}
+
+#[cfg(test)]
+#[path = "wait_policy_tests.rs"]
+mod tests;
