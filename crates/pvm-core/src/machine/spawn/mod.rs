@@ -30,7 +30,7 @@ use std::time::Duration;
 /// programs after all directories of the host.
 pub const BESIDE_VARIABLE: &[u8] = b"PVMSPAWNPATH=";
 
-/// The most processes that are started by one action. Until their results are known, the daemon does nothing else.
+/// The most processes that are started by one action.
 const STARTS_MAX: usize = 64;
 /// How long the search for a program, and the processes of one action, may take. Then the share fails: the programs are
 /// probably in a file system that does not answer.
@@ -279,6 +279,10 @@ impl Spawns {
             if share.tried == share.wanted {
                 break;
             }
+            if core.halting {
+                share.fail_rest(Code::SysErr);
+                break;
+            }
             let Settings { tasks_max, tasks_max_cause, .. } = &core.settings;
             if core.tasks.count() >= *tasks_max {
                 core.log(format!("no more than {tasks_max} tasks on this host: {tasks_max_cause}"));
@@ -355,7 +359,7 @@ impl Spawns {
         let mut settings = request.children.clone();
         core.roles.settle(&mut settings);
         let mut task = Task::new(origin, share.parent, request.file.to_vec(), settings);
-        task.spawn = Some(spawn);
+        (task.spawn, task.is_starting) = (Some(spawn), true);
         let run = task.trace_settings.run;
         (task.leads, task.has_input) = (run.group, run.group && input);
         let input = task.has_input;
@@ -393,9 +397,11 @@ impl Spawns {
         let (Some(share), Some(task)) = (self.shares.get_mut(&spawn), core.tasks.get_mut(tid)) else {
             return;
         };
+        task.is_starting = false;
         match result {
             Ok(process) => {
                 (task.process, task.started) = (process, process);
+                let signals: Vec<i32> = task.take_signals().collect();
                 share.started.push(tid);
                 let (flags, wanted, parent) = (share.request.flags, share.request.children.clone(), task.parent);
                 observers.traces.started(core, tid, flags);
@@ -406,6 +412,7 @@ impl Spawns {
                     }
                     false => observers.output.announce_arrival(core, tid),
                 }
+                signals.into_iter().for_each(|signal| core.push(Action::Signal { tid, process, signal }));
             }
             Err(code) => {
                 share.results.push(code.number());
