@@ -23,7 +23,7 @@ use crate::encoding::Writer;
 use crate::proto::{ByteBuf, Reply, Spawn, TraceSettings};
 use crate::tid::{LOCAL_MASK, Tid};
 use crate::wire::Frame;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A variable in the environment of tasks of `pvm run` and of their descendants: directories that are searched for
@@ -247,7 +247,8 @@ impl Spawns {
             tried: 0,
             open: 0,
             until: core.now + START_TIME_MAX,
-            started: Vec::new(),
+            tids: Vec::new(),
+            started: BTreeSet::new(),
             results: Vec::new(),
         };
         self.shares.insert(spawn, share);
@@ -365,6 +366,7 @@ impl Spawns {
         let input = task.has_input;
         let (tid, cookie) = tasks::expect(core, task)?;
         self.siblings_of.get_mut(&spawn)?.living += 1;
+        self.shares.get_mut(&spawn)?.tids.push(tid);
         Some((tid, Start { tid, cookie, path, arguments, environment, directory, run, input }))
     }
 
@@ -402,7 +404,7 @@ impl Spawns {
             Ok(process) => {
                 (task.process, task.started) = (process, process);
                 let signals: Vec<i32> = task.take_signals().collect();
-                share.started.push(tid);
+                share.started.insert(tid);
                 let (flags, wanted, parent) = (share.request.flags, share.request.children.clone(), task.parent);
                 observers.traces.started(core, tid, flags);
                 match spawn.host == core.own_host() {
@@ -425,7 +427,8 @@ impl Spawns {
     /// Reports a share after the start of each of its tasks was tried.
     fn finish_share(&mut self, core: &mut Core, spawn: SpawnId) {
         let Some(share) = self.shares.remove(&spawn) else { return };
-        let mut results: Vec<i32> = share.started.iter().map(|tid| tid.0 as i32).collect();
+        let started = share.tids.iter().filter(|tid| share.started.contains(tid));
+        let mut results: Vec<i32> = started.map(|tid| tid.0 as i32).collect();
         let tids = results.clone();
         results.extend(share.results);
         if spawn.host == core.own_host() {

@@ -305,6 +305,17 @@ fn a_spawn_whose_file_system_does_not_answer_fails_after_a_while() {
 }
 
 #[test]
+fn the_tids_of_a_spawn_are_in_order_whichever_process_starts_first() {
+    let mut world = World::new();
+    world.task();
+    assert_eq!(world.ask(ONE, Request::Spawn(spawn_of("sticks", 2))), None);
+    world.machine.handle_started(NOW, THREE, Ok(901));
+    world.machine.handle_started(NOW, TWO, Ok(900));
+    world.run();
+    assert_eq!(world.replies(ONE), [Reply::Tids(vec![TWO.0 as i32, THREE.0 as i32])]);
+}
+
+#[test]
 fn signals_to_a_process_that_is_being_started_wait_for_its_start() {
     let mut world = World::new();
     world.task();
