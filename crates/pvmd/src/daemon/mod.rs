@@ -166,7 +166,7 @@ impl Daemon {
             connections,
             route,
             groups: Groups::default(),
-            processes: Processes::new(spawner, epoll.clone()),
+            processes: Processes::new(spawner, epoll.clone())?,
             name_lookups: NameLookups::new(epoll.clone()),
             program_searches: ProgramSearches::new(&epoll)?,
             starter,
@@ -303,6 +303,10 @@ impl Daemon {
         for host in self.pending.take_hosts() {
             self.receive_from_host(host);
         }
+        for (connection, hello, descriptors) in self.pending.take_hellos() {
+            self.on_hello(connection, &hello, descriptors);
+            self.execute_actions();
+        }
         self.handle_time();
         // Frames on control links precede the frames that the next step writes to data links.
         self.flush_links();
@@ -362,6 +366,10 @@ impl Daemon {
         }
         self.resume_outputs();
         self.end_closed_outputs();
+        // A thread may not have told what it has started before it met a file system that does not answer.
+        self.on_started();
+        self.execute_actions();
+        self.processes.bury();
         self.route.acknowledge();
         self.route.tick();
         let is_quiet = self.route.trim();
@@ -410,6 +418,7 @@ impl Daemon {
             Source::Starts => self.step_starts(),
             Source::RemoteStarts => self.step_remote_starts(),
             Source::Searches => self.on_searches_ended(),
+            Source::Started => self.on_started(),
         }
     }
 
@@ -470,6 +479,9 @@ impl Daemon {
     }
 
     fn on_hello(&mut self, connection: Connection, hello: &Hello, descriptors: Vec<OwnedFd>) {
+        if hello.cookie.is_some_and(|cookie| self.has_no_result_yet(cookie)) {
+            return self.pending.add_hello(connection, hello.clone(), descriptors);
+        }
         let Some(client) = self.connections.get_mut(connection) else { return };
         if client.tid.is_some() {
             return;
