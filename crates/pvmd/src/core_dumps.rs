@@ -55,8 +55,8 @@ fn values() -> MutexGuard<'static, usize> {
     VALUES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a function that starts another program.
+/// Runs a function that starts another program, and waits until that is executed.
 pub fn as_before<T>(start: impl FnOnce() -> T) -> T {
     let _before = AsBefore::begin();
-    start()
+    crate::watchdog::may_wait(start)
 }

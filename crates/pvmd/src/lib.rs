@@ -32,6 +32,7 @@ mod slave;
 mod socket_directory;
 mod source;
 mod start;
+mod watchdog;
 
 use arguments::{Command, Options};
 use processes::spawner::{DESCRIPTORS_PER_TASK, OWN_DESCRIPTORS};

@@ -30,6 +30,7 @@ use crate::start::Starter;
 use crate::start::job_keeper;
 use crate::start::job_watch::JobWatch;
 use crate::start::remote_starts::RemoteStarts;
+use crate::watchdog::Watchdog;
 use pending_work::PendingWork;
 use pvm_core::codes::Code;
 use pvm_core::machine::{Connection, Machine, Rank, Time};
@@ -96,6 +97,7 @@ pub struct Daemon {
     started: Instant,
     upkeep: Upkeep,
     pending: PendingWork,
+    watchdog: Watchdog,
     stopped: bool,
 }
 
@@ -157,6 +159,7 @@ impl Daemon {
         connections.set_daemon(route.descriptors()?);
         connections.limit_backlog(settings.backlog_bytes_max);
         epoll::add(&epoll, route.bell(), Source::Bell.data(), EventFlags::IN)?;
+        let watchdog = Watchdog::new(log.path().to_owned());
         let broadcast = Broadcast::new(epoll.clone(), settings.machine.broadcast);
         let daemon = Daemon {
             settings,
@@ -183,6 +186,7 @@ impl Daemon {
             started: Instant::now(),
             upkeep: Upkeep::new(Instant::now()),
             pending: PendingWork::new(),
+            watchdog,
             stopped: false,
         };
         if daemon.is_open_to_tasks() {
@@ -281,9 +285,11 @@ impl Daemon {
     /// Waits for events and handles them. Sleeps for `sleep_max` at most.
     fn step(&mut self, events: &mut Vec<epoll::Event>, sleep_max: Option<Duration>) -> crate::Result<()> {
         events.clear();
+        self.watchdog.works();
         let may_sleep = self.step_route();
         self.flush_links();
         let timeout = if may_sleep { self.timeout(sleep_max) } else { Timespec::default() };
+        self.watchdog.waits();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -293,9 +299,11 @@ impl Daemon {
             self.route.wake(true);
         }
         for event in events.iter() {
+            self.watchdog.handles(Source::of(event.data));
             self.dispatch(Source::of(event.data), event.flags);
             self.execute_actions();
         }
+        self.watchdog.works();
         for connection in self.pending.take_connections() {
             self.receive(connection, FrameBudget::new());
             self.execute_actions();
@@ -310,6 +318,7 @@ impl Daemon {
         self.handle_time();
         // Frames on control links precede the frames that the next step writes to data links.
         self.flush_links();
+        self.watchdog.waits();
         Ok(())
     }
 

@@ -124,6 +124,7 @@ impl PendingWork {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pvm_core::proto::TaskKind;
 
     #[test]
     fn frames_that_were_put_off_keep_the_loop_awake_and_descriptors_wait_for_a_pause() {
@@ -139,6 +140,13 @@ mod tests {
         work.pause_accepting(now);
         assert!(!work.resume_accepting(now) && work.sleep_max() == Some(ACCEPT_PAUSE));
         assert!(work.resume_accepting(now + ACCEPT_PAUSE) && !work.resume_accepting(now + ACCEPT_PAUSE));
+        assert_eq!(work.sleep_max(), None);
+        let hello = Hello { version: 0, pid: 1, cookie: Some(7), name: Default::default(), kind: TaskKind::Program };
+        for connection in [3, 4, 3] {
+            work.add_hello(connection, hello.clone(), Vec::new());
+        }
+        assert_eq!(work.sleep_max(), Some(HELLO_PAUSE));
+        assert_eq!(work.take_hellos().into_iter().map(|(connection, ..)| connection).collect::<Vec<_>>(), [3, 4]);
         assert_eq!(work.sleep_max(), None);
         work.add_connection(3);
         work.add_host(Tid(0x80000));
