@@ -63,8 +63,10 @@ pub fn end_of_child(process: Pid) -> io::Result<Option<ChildEnd>> {
         let result = libc::wait4(number, &raw mut status, libc::WNOHANG, usage.as_mut_ptr());
         (result, usage.assume_init())
     };
+    // The system tells no negative numbers.
     let time = |time: libc::timeval| {
-        Duration::from_secs(time.tv_sec.unsigned_abs() as _) + Duration::from_micros(time.tv_usec.unsigned_abs() as _)
+        let (seconds, micros) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec));
+        Duration::from_secs(seconds.unwrap_or(0)) + Duration::from_micros(micros.unwrap_or(0))
     };
     match result {
         -1 => Err(io::Error::last_os_error()),
@@ -74,7 +76,7 @@ pub fn end_of_child(process: Pid) -> io::Result<Option<ChildEnd>> {
             user: time(usage.ru_utime),
             system: time(usage.ru_stime),
             // The system counts in KiB.
-            memory_max_bytes: (usage.ru_maxrss.unsigned_abs() as u64) << 10,
+            memory_max_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) << 10,
         })),
     }
 }

@@ -205,6 +205,8 @@ impl Drop for Stack {
 mod tests {
     use super::*;
     use rustix::fs::{Mode, OFlags};
+    use rustix::pipe::{PipeFlags, pipe_with};
+    use std::fs::File;
     use std::io::Read;
 
     fn text(text: &str) -> CString {
@@ -212,8 +214,8 @@ mod tests {
     }
 
     /// A program in a shell whose output can be read.
-    fn shell(script: &str) -> (Program, std::io::PipeReader) {
-        let (reader, writer) = std::io::pipe().unwrap();
+    fn shell(script: &str) -> (Program, File) {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let errors = null.try_clone().unwrap();
         let program = Program {
@@ -221,15 +223,15 @@ mod tests {
             arguments: ["name", "-c", script].map(text).to_vec(),
             environment: vec![text("GREETING=hello")],
             directory: text("/bin"),
-            streams: [null, writer.into(), errors],
+            streams: [null, writer, errors],
             leads_group: true,
             descriptors: rustix::process::getrlimit(Resource::Nofile),
             processors: None,
         };
-        (program, reader)
+        (program, reader.into())
     }
 
-    fn output(program: Program, mut reader: std::io::PipeReader) -> String {
+    fn output(program: Program, mut reader: File) -> String {
         let process = std::thread::spawn(|| StartingThread::new().unwrap().start(program)).join().unwrap().unwrap();
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();

@@ -308,8 +308,8 @@ mod tests {
     #[test]
     fn a_log_that_takes_nothing_holds_nobody_up_and_tells_how_many_lines_were_lost() {
         // A pipe that nobody reads is like a disk that does not answer.
-        let (mut reader, writer) = std::io::pipe().unwrap();
-        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let (mut reader, file) = (File::from(reader), File::from(writer));
         let path = PathBuf::from("/nowhere/pvml.7");
         let mut log = Log::of(LogFile { file, path, bytes: 0, bytes_max: u64::MAX, file_bytes_max: u64::MAX });
         let text = "x".repeat(1000);
