@@ -280,9 +280,11 @@ impl Processes {
 
     /// Forgets the streams and the process group of a task that is gone, and that its process is expected.
     pub fn forget_task(&mut self, tid: Tid) {
-        for starting in self.starting.values_mut().filter(|starting| starting.tid == tid) {
-            starting.is_wanted = false;
-        }
+        let starters = &mut self.starters;
+        self.starting.retain(|job, starting| {
+            starting.is_wanted &= starting.tid != tid;
+            starting.is_wanted || !starters.cancel(*job)
+        });
         self.outputs.remove(tid);
         self.inputs.close(tid);
         self.groups.remove(&tid);

@@ -7,6 +7,7 @@
 //! signal when the thread ends that has started it.
 use super::launch::Launch;
 use crate::core_dumps::AsBefore;
+use crate::daemon::release_terminal;
 use pvm_fmp::descriptor::separate_thread;
 use pvm_fmp::process_start::StartingThread;
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,7 +20,7 @@ use rustix::process::Pid;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -99,7 +100,10 @@ impl Starter {
         std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
             let thread = StartingThread::new();
             let own = own_descriptors(&kept);
-            drop(kept);
+            if let Some(last) = Arc::into_inner(kept) {
+                // The daemon has ended meanwhile. `own` closes these, too.
+                let _ = last.map(IntoRawFd::into_raw_fd);
+            }
             serve(place, thread, own, &received, &outcomes);
         })?;
         Ok(Starter { orders, socket, theirs: Some(theirs), batch: 0, jobs: VecDeque::new() })
@@ -128,7 +132,10 @@ impl Starter {
 /// longer.
 fn own_descriptors(all: &Arc<[OwnedFd; 2]>) -> Own {
     let [one, other] = &**all;
-    separate_thread([one.as_fd(), other.as_fd()]).map_or_else(|_| Own::Shared(all.clone()), Own::Separate)
+    let Ok(own) = separate_thread([one.as_fd(), other.as_fd()]) else { return Own::Shared(all.clone()) };
+    // The daemon may still have a terminal, which this thread must not hold.
+    let _ = release_terminal();
+    Own::Separate(own)
 }
 
 /// The descriptors of a thread: the socket with the streams, and the bell.
@@ -250,6 +257,18 @@ impl Starters {
         self.batches.push(Batch { number: self.last_batch, jobs: jobs.into() });
         self.core_dumps.get_or_insert_with(AsBefore::begin);
         self.order_next();
+    }
+
+    /// Forgets a job that no thread has. Returns whether it was one.
+    pub fn cancel(&mut self, number: u64) -> bool {
+        let mut found = false;
+        for batch in &mut self.batches {
+            let before = batch.jobs.len();
+            batch.jobs.retain(|job| job.number != number);
+            found |= batch.jobs.len() < before;
+        }
+        self.batches.retain(|batch| !batch.jobs.is_empty());
+        found
     }
 
     /// Returns the results since the last call, with the numbers of the jobs.

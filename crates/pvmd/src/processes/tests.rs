@@ -199,11 +199,14 @@ fn more_starts_than_threads_wait_for_one_another() {
     let (settings, mut processes) = (tests_support::settings("processes-threads"), processes());
     let start =
         |number: usize| Start { tid: Tid(TASK.0 + number as u32), ..script("exit 0", RunSettings::default(), false) };
-    let starts: Vec<Start> = (0..starters::STARTERS_MAX + 6).map(start).collect();
+    let mut starts: Vec<Start> = (0..starters::STARTERS_MAX + 6).map(start).collect();
     for start in &starts {
         assert!(processes.start(&settings, std::slice::from_ref(start)).is_empty());
     }
     assert_eq!(processes.starters.counts(), (starters::STARTERS_MAX, 6));
+    // One that waits is not wanted any more.
+    processes.forget_task(starts.pop().unwrap().tid);
+    assert_eq!((processes.starters.counts().1, processes.starting.len()), (5, starts.len()));
     let mut tids = Vec::new();
     wait_until("the processes are not started", || {
         tids.extend(processes.take_started().into_iter().filter(|started| started.result.is_ok()).map(|one| one.tid));
