@@ -28,61 +28,29 @@ impl Floor {
     }
 }
 
-/// A thread with a table of descriptors of its own.
-pub struct SeparateThread {
-    /// The thread's copy of the descriptor that it keeps.
-    pub keep: OwnedFd,
-    /// The signals that were blocked before.
-    mask: libc::sigset_t,
-}
-
-impl SeparateThread {
-    /// Starts a process, which inherits the signals that were blocked before the thread was separate. Signals that come
-    /// just now are caught in this thread only if the first thread has one to handle already.
-    pub fn with_signals<T>(&self, start: impl FnOnce() -> T) -> T {
-        set_mask(&self.mask);
-        let result = start();
-        set_mask(&all_signals());
-        result
-    }
-}
-
-fn all_signals() -> libc::sigset_t {
-    let mut all = std::mem::MaybeUninit::uninit();
-    // SAFETY: the set is filled before it is used.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        all.assume_init()
-    }
-}
-
-/// Blocks these signals in the calling thread, and no others. Returns those that were blocked before.
-fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
-    let mut before = *mask;
-    // SAFETY: both are sets.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut before) };
-    before
-}
-
 /// Separates the descriptor table of the calling thread from that of the process. The thread's table has only 0, 1, 2 and
-/// `keep`, under the same numbers. A process that this thread starts has little to
-/// inherit, however many descriptors the other threads have. From now on the thread catches no signals, since handlers
-/// use descriptors of the process. Must be called at the beginning of a thread that uses no other descriptors. Fails
-/// before Linux 5.9.
-pub fn separate_thread(keep: BorrowedFd<'_>) -> io::Result<SeparateThread> {
-    let number = keep.as_raw_fd() as libc::c_uint;
-    let mask = set_mask(&all_signals());
-    close_range(number + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE)?;
-    if number > FIRST as libc::c_uint {
-        close_range(FIRST as libc::c_uint, number - 1, 0)?;
+/// those to `keep`, under the same numbers; returns the thread's copies of the latter. A process that this thread starts has
+/// little to inherit, however many descriptors the other threads have. Must be called at the beginning of a thread that
+/// uses no other descriptors, and whose signals have no handlers that do. Fails before Linux 5.9.
+pub fn separate_thread<const COUNT: usize>(keep: [BorrowedFd<'_>; COUNT]) -> io::Result<[OwnedFd; COUNT]> {
+    let mut numbers = keep.map(|descriptor| descriptor.as_raw_fd());
+    numbers.sort_unstable();
+    let highest = numbers.last().map_or(FIRST - 1, |number| *number);
+    close_range(highest + 1, i32::MAX, libc::CLOSE_RANGE_UNSHARE)?;
+    let mut first = FIRST;
+    for number in numbers {
+        if number > first {
+            close_range(first, number - 1, 0)?;
+        }
+        first = first.max(number + 1);
     }
-    // SAFETY: the table of this thread has a copy of `keep` under that number, and nobody else owns it.
-    Ok(SeparateThread { keep: unsafe { OwnedFd::from_raw_fd(keep.as_raw_fd()) }, mask })
+    // SAFETY: the table of this thread has a copy of each under its number, and nobody else owns it.
+    Ok(keep.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor.as_raw_fd()) }))
 }
 
-fn close_range(first: libc::c_uint, last: libc::c_uint, flags: libc::c_uint) -> io::Result<()> {
+fn close_range(first: i32, last: i32, flags: libc::c_uint) -> io::Result<()> {
     // SAFETY: with the first call the table becomes that of this thread alone, which has just begun and uses none of
-    // these descriptors; the second call closes only descriptors of that table.
+    // these descriptors; the other calls close only descriptors of that table.
     match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -125,10 +93,10 @@ mod tests {
         let (keep, begun) = (std::sync::Arc::new(other), std::sync::mpsc::channel());
         let theirs = keep.clone();
         let thread = std::thread::spawn(move || {
-            let own = separate_thread(theirs.as_fd());
+            let own = separate_thread([theirs.as_fd()]);
             drop(theirs);
             begun.0.send(()).unwrap();
-            let own = own.ok()?.keep;
+            let [own] = own.ok()?;
             let open: Vec<i32> = std::fs::read_dir("/proc/thread-self/fd")
                 .unwrap()
                 .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())

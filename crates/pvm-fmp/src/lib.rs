@@ -119,6 +119,8 @@ mod preallocated;
 #[cfg(not(loom))]
 mod process;
 #[cfg(not(loom))]
+pub mod process_start;
+#[cfg(not(loom))]
 mod remote;
 #[cfg(not(loom))]
 mod segment;
@@ -157,7 +159,7 @@ pub use {
     memory::{can_have, release_free},
     packed_cell::PackedCell,
     preallocated::PreallocatedEndpoint,
-    process::{Addressee, send_signal},
+    process::{Addressee, ChildEnd, end_of_child, send_signal},
     remote::Remote,
     stack::has_stack,
     wait_policy::{Spinner, Waits},

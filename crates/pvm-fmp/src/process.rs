@@ -6,6 +6,8 @@ use crate::sync::ReadOnlyLoad;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -36,6 +38,46 @@ pub fn send_signal(to: Addressee<'_>, signal: i32) {
                 libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, no_information, 0);
             }
         }
+    }
+}
+
+/// How a child has ended, and what it has used.
+#[derive(Debug, Clone, Copy)]
+pub struct ChildEnd {
+    /// The status, as the system encodes it.
+    pub status: i32,
+    /// The time in the program.
+    pub user: Duration,
+    /// The time in the system.
+    pub system: Duration,
+    /// The most memory that it had.
+    pub memory_max_bytes: u64,
+}
+
+/// Returns how a child has ended; `None` if it has not. This can be asked once.
+pub fn end_of_child(process: Pid) -> io::Result<Option<ChildEnd>> {
+    let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
+    let number = process.as_raw_nonzero().get();
+    // SAFETY: there is room for both answers; zeroes are a usage.
+    let (result, usage) = unsafe {
+        let result = libc::wait4(number, &raw mut status, libc::WNOHANG, usage.as_mut_ptr());
+        (result, usage.assume_init())
+    };
+    // The system tells no negative numbers.
+    let time = |time: libc::timeval| {
+        let (seconds, micros) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec));
+        Duration::from_secs(seconds.unwrap_or(0)) + Duration::from_micros(micros.unwrap_or(0))
+    };
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        _ => Ok(Some(ChildEnd {
+            status,
+            user: time(usage.ru_utime),
+            system: time(usage.ru_stime),
+            // The system counts in KiB.
+            memory_max_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) << 10,
+        })),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Core dumps of the daemon contain none of its memory, because this memory holds the keys of the daemon's links. The
 //! system keeps this setting for each process, and children inherit it. Programs that the daemon starts get the setting
 //! with which the daemon began.
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The file with the setting: a bit for each kind of memory.
 const FILTER: &str = "/proc/self/coredump_filter";
@@ -24,11 +24,39 @@ pub fn leave_memory_out() {
     }
 }
 
-/// Runs a function that starts another program. Meanwhile the setting with which this process began applies.
+/// While such a value lives, the setting with which this process began applies, and programs that are started get it.
+pub struct AsBefore(());
+
+impl AsBefore {
+    /// Begins to apply it.
+    pub fn begin() -> AsBefore {
+        let mut values = values();
+        *values += 1;
+        if let (1, Some(before)) = (*values, BEFORE.get()) {
+            choose(before);
+        }
+        AsBefore(())
+    }
+}
+
+impl Drop for AsBefore {
+    fn drop(&mut self) {
+        let mut values = values();
+        *values -= 1;
+        if *values == 0 && BEFORE.get().is_some() {
+            choose(NOTHING);
+        }
+    }
+}
+
+/// Returns the number of such values.
+fn values() -> MutexGuard<'static, usize> {
+    static VALUES: Mutex<usize> = Mutex::new(0);
+    VALUES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a function that starts another program, and waits until that is executed.
 pub fn as_before<T>(start: impl FnOnce() -> T) -> T {
-    let Some(before) = BEFORE.get() else { return start() };
-    choose(before);
-    let started = start();
-    choose(NOTHING);
-    started
+    let _before = AsBefore::begin();
+    crate::watchdog::may_wait(start)
 }

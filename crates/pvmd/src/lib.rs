@@ -1,7 +1,8 @@
 //! The daemon of a host: starts tasks, introduces them to one another, notices their deaths.
 //!
-//! It has one thread, with one loop around `epoll`. `pvm_core::machine` decides what is to be done; this program passes
-//! events to it and executes its actions.
+//! One thread does everything, with one loop around `epoll`. `pvm_core::machine` decides what is to be done; this program
+//! passes events to it and executes its actions. What may wait for a file system is done by other threads, which look for
+//! programs, start processes, and write the log.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -31,6 +32,7 @@ mod slave;
 mod socket_directory;
 mod source;
 mod start;
+mod watchdog;
 
 use arguments::{Command, Options};
 use processes::spawner::{DESCRIPTORS_PER_TASK, OWN_DESCRIPTORS};

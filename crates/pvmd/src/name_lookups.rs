@@ -1,6 +1,7 @@
 //! Look-ups of host names. A separate process serves each request, so that the daemon does not wait for a name server.
 use crate::resolve;
 use crate::source::Source;
+use crate::watchdog::may_wait;
 use pvm_core::codes::Code;
 use pvm_core::wire::ResolvedHost;
 use rustix::event::epoll::{self, EventFlags};
@@ -35,7 +36,7 @@ impl NameLookups {
 
     /// Begins to look names up. If no process could be started or watched, returns the answers at once.
     pub fn begin(&mut self, request: u32, names: &[String]) -> Option<Answers> {
-        let Ok(child) = resolve::command(names).spawn() else { return Some(Vec::new()) };
+        let Ok(child) = may_wait(|| resolve::command(names).spawn()) else { return Some(Vec::new()) };
         let output = child.stdout.as_ref().expect("the command has a pipe for its output").as_fd();
         let watched = epoll::add(&self.epoll, output, Source::NameLookup(request).data(), EventFlags::IN);
         self.running.insert(request, NameLookup { child, text: Vec::new(), names: names.len() });

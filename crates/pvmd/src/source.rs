@@ -43,6 +43,8 @@ pub enum Source {
     RemoteStarts,
     /// Searches for programs.
     Searches,
+    /// Processes of tasks that were started.
+    Started,
     /// Connections of other daemons that are not links yet.
     Connector,
     /// The control link to a host.
@@ -88,6 +90,7 @@ impl Source {
             Source::DatagramRoom => (17, 0),
             Source::Releases => (18, 0),
             Source::Searches => (19, 0),
+            Source::Started => (20, 0),
         };
         EventData::new_u64(kind << KIND_SHIFT | number)
     }
@@ -115,6 +118,7 @@ impl Source {
             17 => Source::DatagramRoom,
             18 => Source::Releases,
             19 => Source::Searches,
+            20 => Source::Started,
             5 => Source::NameLookup(number as u32),
             kind => unreachable!("the daemon watches nothing of kind {kind}"),
         }
@@ -141,6 +145,7 @@ mod tests {
             Source::Starts,
             Source::RemoteStarts,
             Source::Searches,
+            Source::Started,
             Source::Connector,
             Source::Control(tid),
             Source::Bell,
@@ -159,7 +164,7 @@ mod tests {
                 Source::Output(..) | Source::Input(_) | Source::Process(_) | Source::NameLookup(_) => {}
                 Source::Starts | Source::RemoteStarts | Source::Connector | Source::Control(_) => {}
                 Source::Bell | Source::Data(_) | Source::Direct(_) | Source::Datagrams | Source::DatagramRoom => {}
-                Source::Releases | Source::Searches => {}
+                Source::Releases | Source::Searches | Source::Started => {}
             }
         }
     }

@@ -142,5 +142,5 @@ fn the_reason_why_a_host_was_not_started_reaches_the_asker() {
         assert!(reason.contains("exit status 255") && reason.contains("sshd"), "{reason}");
         assert!(reason.contains(&format!("ssh: connect to host {host} port 22: Connection refused")), "{reason}");
     }
-    assert!(directory.log().contains("stderr@192.0.2.7: ssh: connect to host"), "{}", directory.log());
+    directory.wait_for_log("stderr@192.0.2.7: ssh: connect to host");
 }

@@ -35,7 +35,7 @@ fn a_task_that_takes_nothing_of_the_daemon_is_disconnected() {
     // The frames that the socket held can still be read.
     assert!(taken.is_some_and(|taken| taken < 60), "{taken:?}");
     assert_eq!(wait_for(&mut victim.link).unwrap_err(), ControlError::Closed);
-    assert!(directory.log().contains("does not read what it is sent, disconnected"), "{}", directory.log());
+    directory.wait_for_log("does not read what it is sent, disconnected");
 }
 
 #[test]

@@ -80,8 +80,8 @@ pub(super) fn signal(core: &mut Core, tid: Tid, signal: i32) -> Result<Reply, Co
     }
     if tid.host() != core.own_host() {
         core.send_host(tid.host(), Frame::Signal { tid, signal });
-    } else if let Some(process) = core.tasks.get(tid).map(|task| task.process).filter(|process| *process > 0) {
-        core.push(Action::Signal { tid, process, signal });
+    } else {
+        signal_here(core, tid, signal, false);
     }
     Ok(Reply::Done)
 }
@@ -94,14 +94,22 @@ pub(super) fn signal_group(core: &mut Core, tid: Tid, signal: i32) -> Result<Rep
     }
     if tid.host() != core.own_host() {
         core.send_host(tid.host(), Frame::SignalGroup { tid, signal });
-    } else if let Some(task) = core.tasks.get(tid).filter(|task| task.process > 0) {
-        let process = task.process;
-        core.push(match task.leads {
-            true => Action::SignalGroup { tid, process, signal },
-            false => Action::Signal { tid, process, signal },
-        });
+    } else {
+        signal_here(core, tid, signal, true);
     }
     Ok(Reply::Done)
+}
+
+/// Sends a signal to a task of this host, or to its group if it leads one. A process that is just being started gets it
+/// then.
+fn signal_here(core: &mut Core, tid: Tid, signal: i32, group: bool) {
+    let Some(task) = core.tasks.get_mut(tid) else { return };
+    let (is_starting, process) = (task.keep_signal(signal), task.process);
+    match group && task.leads {
+        _ if is_starting || process <= 0 => {}
+        true => core.push(Action::SignalGroup { tid, process, signal }),
+        false => core.push(Action::Signal { tid, process, signal }),
+    }
 }
 
 /// The sub-machines that `pvm_tickle` reads and changes.
@@ -170,12 +178,10 @@ impl Control {
             true => core.hosts.others().into_iter().for_each(|host| core.send_host(host, Frame::Leave)),
             false => core.push(Action::Withdraw),
         }
-        let tasks: Vec<(Tid, i32)> = core.tasks.iter().map(|(tid, task)| (tid, task.process)).collect();
-        for &(tid, process) in tasks.iter().filter(|(_, process)| *process > 0) {
-            core.push(Action::Signal { tid, process, signal: SIGNAL_TERMINATE });
-        }
+        let tasks: Vec<Tid> = core.tasks.iter().map(|(tid, _)| tid).collect();
+        tasks.iter().for_each(|tid| signal_here(core, *tid, SIGNAL_TERMINATE, false));
         asker.into_iter().for_each(|(tid, wait)| core.reply(tid, wait, Ok(Reply::Done)));
-        for (tid, _) in tasks {
+        for tid in tasks {
             core.send(tid, ToTask::Halting(why.to_owned()));
         }
     }
@@ -187,10 +193,12 @@ impl Control {
                 // Other hosts have just begun to kill their tasks.
                 let wait = if core.hosts.has_others() { KILLED_WAIT + LEAVING_WAIT } else { KILLED_WAIT };
                 self.halt = Halt::Killed(core.now + wait);
-                let started = core.tasks.iter().filter(|(_, task)| task.started > 0);
-                let started: Vec<(Tid, i32)> = started.map(|(tid, task)| (tid, task.started)).collect();
-                for (tid, process) in started {
-                    core.push(Action::Signal { tid, process, signal: SIGNAL_KILL });
+                let tasks: Vec<(Tid, i32)> = core.tasks.iter().map(|(tid, task)| (tid, task.started)).collect();
+                for (tid, process) in tasks {
+                    let is_starting = core.tasks.get_mut(tid).is_some_and(|task| task.keep_signal(SIGNAL_KILL));
+                    if !is_starting && process > 0 {
+                        core.push(Action::Signal { tid, process, signal: SIGNAL_KILL });
+                    }
                 }
             }
             Halt::Killed(when) if core.now >= when => self.stop(core),
@@ -201,7 +209,7 @@ impl Control {
     /// Ends a halt when no process and no other host is left.
     pub fn stop_when_empty(&mut self, core: &mut Core) {
         let waits = core.is_master() && core.hosts.has_others();
-        if core.halting && !waits && core.tasks.iter().all(|(_, task)| task.started == 0) {
+        if core.halting && !waits && core.tasks.iter().all(|(_, task)| task.started == 0 && !task.is_starting) {
             self.stop(core);
         }
     }

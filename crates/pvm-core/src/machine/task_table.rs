@@ -55,6 +55,10 @@ pub(super) struct Task {
     pub process: i32,
     /// The process that this daemon started, while it lives; else 0.
     pub started: i32,
+    /// Whether this daemon starts the process just now.
+    pub is_starting: bool,
+    /// The signals that the process gets as soon as it is started, a bit for each.
+    pub early_signals: u64,
     pub cookie: u32,
     /// The tid of the task's parent, 0 if there is none, or the code `ParentNotSet`.
     pub parent: i32,
@@ -89,6 +93,8 @@ impl Task {
             kind: TaskKind::Program,
             process: 0,
             started: 0,
+            is_starting: false,
+            early_signals: 0,
             cookie: 0,
             parent,
             name,
@@ -103,6 +109,20 @@ impl Task {
             has_input: false,
             input_of: None,
         }
+    }
+
+    /// Keeps a signal until the process is started. Returns whether it is being started.
+    pub fn keep_signal(&mut self, signal: i32) -> bool {
+        if self.is_starting && (1..=64).contains(&signal) {
+            self.early_signals |= 1 << (signal - 1);
+        }
+        self.is_starting
+    }
+
+    /// Takes the signals that were kept.
+    pub fn take_signals(&mut self) -> impl Iterator<Item = i32> + use<> {
+        let signals = std::mem::take(&mut self.early_signals);
+        (1..=64).filter(move |signal| signals & 1 << (signal - 1) != 0)
     }
 
     /// Returns whether the task may send messages to tasks, now or once it has enrolled.

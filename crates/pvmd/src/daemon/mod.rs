@@ -30,6 +30,7 @@ use crate::start::Starter;
 use crate::start::job_keeper;
 use crate::start::job_watch::JobWatch;
 use crate::start::remote_starts::RemoteStarts;
+use crate::watchdog::Watchdog;
 use pending_work::PendingWork;
 use pvm_core::codes::Code;
 use pvm_core::machine::{Connection, Machine, Rank, Time};
@@ -96,6 +97,7 @@ pub struct Daemon {
     started: Instant,
     upkeep: Upkeep,
     pending: PendingWork,
+    watchdog: Watchdog,
     stopped: bool,
 }
 
@@ -157,6 +159,7 @@ impl Daemon {
         connections.set_daemon(route.descriptors()?);
         connections.limit_backlog(settings.backlog_bytes_max);
         epoll::add(&epoll, route.bell(), Source::Bell.data(), EventFlags::IN)?;
+        let watchdog = Watchdog::new(log.path().to_owned());
         let broadcast = Broadcast::new(epoll.clone(), settings.machine.broadcast);
         let daemon = Daemon {
             settings,
@@ -166,7 +169,7 @@ impl Daemon {
             connections,
             route,
             groups: Groups::default(),
-            processes: Processes::new(spawner, epoll.clone()),
+            processes: Processes::new(spawner, epoll.clone())?,
             name_lookups: NameLookups::new(epoll.clone()),
             program_searches: ProgramSearches::new(&epoll)?,
             starter,
@@ -183,6 +186,7 @@ impl Daemon {
             started: Instant::now(),
             upkeep: Upkeep::new(Instant::now()),
             pending: PendingWork::new(),
+            watchdog,
             stopped: false,
         };
         if daemon.is_open_to_tasks() {
@@ -281,9 +285,11 @@ impl Daemon {
     /// Waits for events and handles them. Sleeps for `sleep_max` at most.
     fn step(&mut self, events: &mut Vec<epoll::Event>, sleep_max: Option<Duration>) -> crate::Result<()> {
         events.clear();
+        self.watchdog.works();
         let may_sleep = self.step_route();
         self.flush_links();
         let timeout = if may_sleep { self.timeout(sleep_max) } else { Timespec::default() };
+        self.watchdog.waits();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -293,9 +299,11 @@ impl Daemon {
             self.route.wake(true);
         }
         for event in events.iter() {
+            self.watchdog.handles(Source::of(event.data));
             self.dispatch(Source::of(event.data), event.flags);
             self.execute_actions();
         }
+        self.watchdog.works();
         for connection in self.pending.take_connections() {
             self.receive(connection, FrameBudget::new());
             self.execute_actions();
@@ -303,9 +311,14 @@ impl Daemon {
         for host in self.pending.take_hosts() {
             self.receive_from_host(host);
         }
+        for (connection, hello, descriptors) in self.pending.take_hellos() {
+            self.on_hello(connection, &hello, descriptors);
+            self.execute_actions();
+        }
         self.handle_time();
         // Frames on control links precede the frames that the next step writes to data links.
         self.flush_links();
+        self.watchdog.waits();
         Ok(())
     }
 
@@ -362,6 +375,10 @@ impl Daemon {
         }
         self.resume_outputs();
         self.end_closed_outputs();
+        // A thread may not have told what it has started before it met a file system that does not answer.
+        self.on_started();
+        self.execute_actions();
+        self.processes.bury();
         self.route.acknowledge();
         self.route.tick();
         let is_quiet = self.route.trim();
@@ -410,6 +427,7 @@ impl Daemon {
             Source::Starts => self.step_starts(),
             Source::RemoteStarts => self.step_remote_starts(),
             Source::Searches => self.on_searches_ended(),
+            Source::Started => self.on_started(),
         }
     }
 
@@ -470,6 +488,9 @@ impl Daemon {
     }
 
     fn on_hello(&mut self, connection: Connection, hello: &Hello, descriptors: Vec<OwnedFd>) {
+        if hello.cookie.is_some_and(|cookie| self.has_no_result_yet(cookie)) {
+            return self.pending.add_hello(connection, hello.clone(), descriptors);
+        }
         let Some(client) = self.connections.get_mut(connection) else { return };
         if client.tid.is_some() {
             return;

@@ -3,6 +3,7 @@ use super::Daemon;
 use crate::connections::Connections;
 use crate::frame_budget::FrameBudget;
 use crate::host_links::HostLinks;
+use crate::log::{LOG_QUEUE_BYTES_MAX, Log};
 use crate::source::Stream;
 use pvm_core::machine::{Connection, Machine};
 use pvm_core::tid::Tid;
@@ -33,6 +34,7 @@ struct Collectors<'a> {
     machine: &'a Machine,
     connections: &'a Connections,
     host_links: &'a HostLinks,
+    log: &'a Log,
     backlog_bytes_max: usize,
 }
 
@@ -41,7 +43,8 @@ impl Collectors<'_> {
     fn is_behind(&self, tid: Tid, part: usize) -> bool {
         let Some(collector) = self.machine.collector_of(tid) else {
             // The output goes to the log of the machine, which the master writes.
-            return self.host_links.queued_bytes(self.machine.master()) > LOG_BACKLOG_BYTES_MAX / part;
+            return self.host_links.queued_bytes(self.machine.master()) > LOG_BACKLOG_BYTES_MAX / part
+                || self.log.queued_bytes() > LOG_QUEUE_BYTES_MAX / 2 / part;
         };
         if collector.host() != self.machine.own_host() {
             return self.machine.output_in_flight(collector) > self.machine.output_in_flight_max() / part as u64;
@@ -60,6 +63,7 @@ macro_rules! collectors {
             machine: &$daemon.machine,
             connections: &$daemon.connections,
             host_links: &$daemon.host_links,
+            log: &$daemon.log,
             backlog_bytes_max: $daemon.settings.backlog_bytes_max,
         }
     };

@@ -1,13 +1,17 @@
-//! Work that the loop has put off: frames of peers that have used up their budget, sockets that take no descriptors, and
-//! new connections for which there is no descriptor.
+//! Work that the loop has put off: frames of peers that have used up their budget, sockets that take no descriptors,
+//! new connections for which there is no descriptor, and tasks that enroll before it is known that they were started.
 use pvm_core::machine::Connection;
+use pvm_core::proto::Hello;
 use pvm_core::tid::Tid;
 use pvm_link::DESCRIPTOR_PAUSE;
 use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// The pause in accepting after there was no descriptor or no memory for a new connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The pause after which it is looked again whether the start of a task has a result.
+const HELLO_PAUSE: Duration = Duration::from_millis(2);
 
 /// The work that is continued without an event from the system.
 pub struct PendingWork {
@@ -20,7 +24,12 @@ pub struct PendingWork {
     next_descriptor_try: Instant,
     /// No connection is accepted before this time.
     accepts_from: Option<Instant>,
+    /// The first frames of tasks whose start has no result yet.
+    hellos: Vec<EarlyHello>,
 }
+
+/// The first frame of a task, with its descriptors.
+type EarlyHello = (Connection, Hello, Vec<OwnedFd>);
 
 impl PendingWork {
     /// Starts with nothing put off.
@@ -31,6 +40,7 @@ impl PendingWork {
             descriptor_limited: BTreeSet::new(),
             next_descriptor_try: Instant::now(),
             accepts_from: None,
+            hellos: Vec::new(),
         }
     }
 
@@ -78,6 +88,18 @@ impl PendingWork {
         std::mem::take(&mut self.descriptor_limited)
     }
 
+    /// Puts off the first frame of a task. A second one of the same connection is dropped.
+    pub fn add_hello(&mut self, connection: Connection, hello: Hello, descriptors: Vec<OwnedFd>) {
+        if self.hellos.iter().all(|(other, ..)| *other != connection) {
+            self.hellos.push((connection, hello, descriptors));
+        }
+    }
+
+    /// Takes the first frames of tasks that were put off.
+    pub fn take_hellos(&mut self) -> Vec<EarlyHello> {
+        std::mem::take(&mut self.hellos)
+    }
+
     /// Begins a pause in accepting connections.
     pub fn pause_accepting(&mut self, now: Instant) {
         self.accepts_from = Some(now + ACCEPT_PAUSE);
@@ -94,13 +116,15 @@ impl PendingWork {
             return Some(Duration::ZERO);
         }
         let descriptors = (!self.descriptor_limited.is_empty()).then_some(DESCRIPTOR_PAUSE);
-        descriptors.into_iter().chain(self.accepts_from.map(|_| ACCEPT_PAUSE)).min()
+        let hellos = (!self.hellos.is_empty()).then_some(HELLO_PAUSE);
+        descriptors.into_iter().chain(self.accepts_from.map(|_| ACCEPT_PAUSE)).chain(hellos).min()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pvm_core::proto::TaskKind;
 
     #[test]
     fn frames_that_were_put_off_keep_the_loop_awake_and_descriptors_wait_for_a_pause() {
@@ -116,6 +140,13 @@ mod tests {
         work.pause_accepting(now);
         assert!(!work.resume_accepting(now) && work.sleep_max() == Some(ACCEPT_PAUSE));
         assert!(work.resume_accepting(now + ACCEPT_PAUSE) && !work.resume_accepting(now + ACCEPT_PAUSE));
+        assert_eq!(work.sleep_max(), None);
+        let hello = Hello { version: 0, pid: 1, cookie: Some(7), name: Default::default(), kind: TaskKind::Program };
+        for connection in [3, 4, 3] {
+            work.add_hello(connection, hello.clone(), Vec::new());
+        }
+        assert_eq!(work.sleep_max(), Some(HELLO_PAUSE));
+        assert_eq!(work.take_hellos().into_iter().map(|(connection, ..)| connection).collect::<Vec<_>>(), [3, 4]);
         assert_eq!(work.sleep_max(), None);
         work.add_connection(3);
         work.add_host(Tid(0x80000));

@@ -1,6 +1,7 @@
 //! Processes of tasks, from their start to their end.
 use super::Daemon;
 use crate::frame_budget::FrameBudget;
+use crate::processes::Started;
 use crate::processes::spawner::SpawnError;
 use pvm_core::machine::{SpawnId, Start};
 use pvm_core::proto::ByteBuf;
@@ -33,17 +34,34 @@ impl Daemon {
         }
     }
 
-    /// Starts the processes of tasks.
+    /// Begins to start the processes of tasks.
     pub(super) fn start(&mut self, starts: &[Start]) {
-        let results = self.processes.start(&self.settings, starts);
-        let failure = starts.iter().zip(&results).find_map(|(start, result)| Some((start, result.as_ref().err()?)));
-        // The others have mostly failed for the same reason.
-        if let Some((start, error)) = failure {
-            self.log.line(&format!("cannot start {}: {}", String::from_utf8_lossy(&start.path), error.why));
+        let failed = self.processes.start(&self.settings, starts);
+        self.tell_started(failed);
+    }
+
+    /// Tells the machine which processes were started.
+    pub(super) fn on_started(&mut self) {
+        let started = self.processes.take_started();
+        self.tell_started(started);
+    }
+
+    fn tell_started(&mut self, started: Vec<Started>) {
+        for Started { tid, path, result, is_news } in started {
+            if let (Err(error), true) = (&result, is_news) {
+                self.log.line(&format!("cannot start {}: {}", String::from_utf8_lossy(&path), error.why));
+            }
+            self.machine.handle_started(self.started.elapsed(), tid, result.map_err(|error| error.code));
         }
-        for (start, result) in starts.iter().zip(results) {
-            self.machine.handle_started(self.started.elapsed(), start.tid, result.map_err(|error| error.code));
+    }
+
+    /// Returns whether a process with this cookie is being started. Asks for the results before.
+    pub(super) fn has_no_result_yet(&mut self, cookie: u32) -> bool {
+        if self.processes.is_starting(cookie) {
+            self.on_started();
+            self.execute_actions();
         }
+        self.processes.is_starting(cookie)
     }
 
     /// Handles the end of a process, after all frames, messages and output of the process have been handled.

@@ -148,6 +148,7 @@ impl Fixture {
     }
 
     fn log(&self) -> String {
+        self.daemon.log.flush();
         std::fs::read_to_string(self.directory.path().join("pvml.test")).unwrap_or_default()
     }
 }
@@ -194,6 +195,7 @@ fn a_daemon_of_a_job_that_loses_its_master_removes_its_files_before_it_ends() {
         let mut fixture = Fixture::of_machine(machine);
         fixture.control = None;
         fixture.run_until("the daemon goes on", |fixture| fixture.daemon.stopped);
+        fixture.log();
         std::fs::read_dir(fixture.directory.path()).unwrap().count()
     };
     assert_eq!(files_after(Some("slurm-7")), 0);

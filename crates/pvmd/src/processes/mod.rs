@@ -1,11 +1,12 @@
 //! The processes of this host's tasks: how they are started, signalled and ended, and their standard streams.
 //!
-//! * `spawner`: starts processes; `starters`: several at the same time;
+//! * `spawner` and `launch`: prepare processes; `starters`: threads that start them;
 //! * `outputs`: the pipes that tasks print to;
 //! * `inputs`: the pipes from which tasks read;
 //! * `cores`: the cores to which tasks are bound.
 mod cores;
 pub mod inputs;
+mod launch;
 pub mod outputs;
 pub mod spawner;
 mod starters;
@@ -14,35 +15,68 @@ use crate::settings::Settings;
 use crate::source::{Source, Stream};
 use inputs::Inputs;
 use outputs::Outputs;
-use pvm_core::codes::Code;
 use pvm_core::machine::Start;
+use pvm_core::proto::ByteBuf;
 use pvm_core::proto::{TaskEnd, Usage};
 use pvm_core::tid::Tid;
-use pvm_fmp::{Addressee, send_signal};
+use pvm_fmp::{Addressee, end_of_child, send_signal};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
-use spawner::{Process, ProcessSpawner, SpawnError};
-use std::collections::HashMap;
+use rustix::process::{PidfdFlags, pidfd_open};
+use spawner::{Kept, ProcessSpawner, SpawnError};
+use starters::{Failure, Starters};
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::rc::Rc;
-use wait4::Wait4;
 
 /// The process of a task.
 struct Running {
-    child: Child,
+    process: Pid,
     /// Readable when the process has ended.
     pidfd: OwnedFd,
     /// The core to which the process is bound, if it is.
     _core: Option<cores::Claim>,
 }
 
+impl Running {
+    fn number(&self) -> i32 {
+        self.process.as_raw_nonzero().get()
+    }
+}
+
+/// A process that is being started.
+struct Starting {
+    tid: Tid,
+    cookie: u32,
+    path: ByteBuf,
+    kept: Kept,
+    /// Whether its task is still expected.
+    is_wanted: bool,
+}
+
+/// A start that has ended.
+pub struct Started {
+    pub tid: Tid,
+    /// The program.
+    pub path: ByteBuf,
+    /// The number of the process, or why there is none.
+    pub result: Result<i32, SpawnError>,
+    /// Whether the failure is news, and not that of another process of the same spawn.
+    pub is_news: bool,
+}
+
 /// The processes that this daemon has started for tasks.
 pub struct Processes {
     epoll: Rc<OwnedFd>,
     spawner: ProcessSpawner,
+    starters: Starters,
+    /// The processes that are being started, by the number of their job.
+    starting: BTreeMap<u64, Starting>,
+    last_job: u64,
     running: HashMap<Tid, Running>,
+    /// Processes that were killed because nobody expects them, and whose status is still to be read.
+    killed: Vec<Pid>,
     /// Process groups that tasks lead. A group stays here until its task is gone, which can be later than the end of
     /// the process.
     groups: HashMap<Tid, Pid>,
@@ -54,9 +88,22 @@ pub struct Processes {
 
 impl Processes {
     /// Starts without any process.
-    pub fn new(spawner: ProcessSpawner, epoll: Rc<OwnedFd>) -> Processes {
+    pub fn new(spawner: ProcessSpawner, epoll: Rc<OwnedFd>) -> std::io::Result<Processes> {
         let (outputs, inputs) = (Outputs::new(epoll.clone()), Inputs::new(epoll.clone()));
-        Processes { epoll, spawner, running: HashMap::new(), groups: HashMap::new(), outputs, inputs }
+        let starters = Starters::new()?;
+        epoll::add(&epoll, starters.bell(), Source::Started.data(), EventFlags::IN)?;
+        Ok(Processes {
+            epoll,
+            spawner,
+            starters,
+            starting: BTreeMap::new(),
+            last_job: 0,
+            running: HashMap::new(),
+            killed: Vec::new(),
+            groups: HashMap::new(),
+            outputs,
+            inputs,
+        })
     }
 
     /// Returns a text that states the limit of the daemon's descriptors and how to change this limit.
@@ -69,48 +116,104 @@ impl Processes {
         self.spawner.spawn_error(error)
     }
 
-    /// Starts the processes of tasks. Returns their process ids, in the same order. After an error, processes that were
-    /// not tried have the same error.
-    pub fn start(&mut self, settings: &Settings, starts: &[Start]) -> Vec<Result<i32, SpawnError>> {
-        let processes = self.spawner.start_all(settings, starts);
-        let watch = |(start, process): (&Start, Result<Process, SpawnError>)| {
-            let process = self.watch(start.tid, process?);
-            process.map_err(|errno| SpawnError { code: Code::OutOfRes, why: errno.to_string() })
+    /// Begins to start the processes of tasks; [`Processes::take_started`] tells the results. Returns the starts that have
+    /// failed already. After an error, processes that were not tried have the same error.
+    pub fn start(&mut self, settings: &Settings, starts: &[Start]) -> Vec<Started> {
+        let (mut jobs, mut failure) = (Vec::with_capacity(starts.len()), None);
+        for start in starts {
+            self.last_job += 1;
+            match self.spawner.prepare(self.last_job, settings, start) {
+                Ok((job, kept)) => {
+                    let (tid, cookie, path) = (start.tid, start.cookie, start.path.clone());
+                    self.starting.insert(self.last_job, Starting { tid, cookie, path, kept, is_wanted: true });
+                    jobs.push(job);
+                }
+                Err(error) => {
+                    failure = Some(self.spawner.spawn_error(error));
+                    break;
+                }
+            }
+        }
+        let not_tried = &starts[jobs.len()..];
+        if !jobs.is_empty() {
+            self.starters.begin(jobs);
+        }
+        let failed = |(place, start): (usize, &Start)| {
+            let error = failure.clone()?;
+            Some(Started { tid: start.tid, path: start.path.clone(), result: Err(error), is_news: place == 0 })
         };
-        starts.iter().zip(processes).map(watch).collect()
+        not_tried.iter().enumerate().filter_map(failed).collect()
     }
 
-    fn watch(&mut self, tid: Tid, process: Process) -> rustix::io::Result<i32> {
-        let Process { child, pidfd, output, errors, input, leads, core } = process;
-        let number = child.id() as i32;
+    /// Returns the starts that have ended since the last call.
+    pub fn take_started(&mut self) -> Vec<Started> {
+        let ended = self.starters.take_ended();
+        ended.into_iter().filter_map(|(job, result)| self.end_start(job, result)).collect()
+    }
+
+    /// Ends a start. A process that nobody expects any more is killed.
+    fn end_start(&mut self, job: u64, result: Result<Pid, Failure>) -> Option<Started> {
+        let Starting { tid, path, kept, is_wanted, .. } = self.starting.remove(&job)?;
+        let is_news = result.as_ref().err().is_none_or(|failure| failure.was_tried);
+        let result = match result {
+            Ok(process) if !is_wanted => {
+                self.kill(process);
+                return None;
+            }
+            Ok(process) => self.watch(tid, process, kept).map_err(|errno| {
+                self.kill(process);
+                self.spawner.spawn_error(errno.into())
+            }),
+            Err(_) if !is_wanted => return None,
+            Err(failure) => Err(self.spawner.spawn_error(failure.error)),
+        };
+        Some(Started { tid, path, result, is_news })
+    }
+
+    /// Returns whether a process that has this cookie is being started.
+    pub fn is_starting(&self, cookie: u32) -> bool {
+        self.starting.values().any(|starting| starting.cookie == cookie && starting.is_wanted)
+    }
+
+    /// Kills a process that no task has.
+    fn kill(&mut self, process: Pid) {
+        // Its status is not read yet, so no other process has its number.
+        send_signal(Addressee::Process(process), Signal::KILL.as_raw());
+        self.killed.push(process);
+    }
+
+    /// Reads the status of killed processes that have ended.
+    pub fn bury(&mut self) {
+        self.killed.retain(|process| matches!(end_of_child(*process), Ok(None)));
+    }
+
+    fn watch(&mut self, tid: Tid, process: Pid, kept: Kept) -> rustix::io::Result<i32> {
+        let Kept { output, errors, input, leads, core } = kept;
+        let pidfd = pidfd_open(process, PidfdFlags::empty())?;
         let streams = [(Stream::Output, Some(output)), (Stream::Errors, errors)];
         let streams: Vec<_> = streams.into_iter().filter_map(|(stream, end)| Some((stream, end?))).collect();
         let add = |descriptor: BorrowedFd<'_>, source: Source| {
             epoll::add(&self.epoll, descriptor, source.data(), EventFlags::IN)
         };
-        let result = add(pidfd.as_fd(), Source::Process(tid))
-            .and_then(|()| streams.iter().try_for_each(|(stream, end)| add(end.as_fd(), Source::Output(tid, *stream))));
-        let mut running = Running { child, pidfd, _core: core };
-        if let Err(errno) = result {
-            let _ = running.child.kill().and_then(|()| running.child.wait());
-            return Err(errno);
-        }
-        self.groups.extend(leads.then(|| (tid, Pid::from_child(&running.child))));
-        self.running.insert(tid, running);
+        add(pidfd.as_fd(), Source::Process(tid)).and_then(|()| {
+            streams.iter().try_for_each(|(stream, end)| add(end.as_fd(), Source::Output(tid, *stream)))
+        })?;
+        self.groups.extend(leads.then_some((tid, process)));
+        self.running.insert(tid, Running { process, pidfd, _core: core });
         streams.into_iter().for_each(|(stream, end)| self.outputs.insert(tid, stream, end));
         input.into_iter().for_each(|pipe| self.inputs.insert(tid, pipe));
-        Ok(number)
+        Ok(process.as_raw_nonzero().get())
     }
 
     /// Returns the id of the process that was started for a task, while the process runs.
     pub fn id_of(&self, tid: Tid) -> Option<i32> {
-        self.running.get(&tid).map(|running| running.child.id() as i32)
+        self.running.get(&tid).map(Running::number)
     }
 
     /// Sends a signal to the process of a task. `peer`: the pidfd of the process at the other end of the task's
     /// connection, if this daemon has not started that process.
     pub fn signal(&self, tid: Tid, process: i32, signal: i32, peer: Option<BorrowedFd<'_>>) {
-        let own = self.running.get(&tid).filter(|running| running.child.id() as i32 == process);
+        let own = self.running.get(&tid).filter(|running| running.number() == process);
         match (own.map(|running| running.pidfd.as_fd()).or(peer), Pid::from_raw(process)) {
             (Some(pidfd), _) => send_signal(Addressee::Pidfd(pidfd), signal),
             (None, Some(process)) => send_signal(Addressee::Process(process), signal),
@@ -142,26 +245,26 @@ impl Processes {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = waitid(WaitId::PidFd(running.pidfd.as_fd()), options);
         let by_signal = status.is_ok_and(|status| status.is_some_and(|status| status.terminating_signal().is_some()));
-        if by_signal && task.is_none_or(|process| process == running.child.id() as i32) {
+        if by_signal && task.is_none_or(|process| process == running.number()) {
             send_signal(Addressee::Group(*group), Signal::KILL.as_raw());
         }
     }
 
     /// Returns how a process has ended, and what it has used; `None` if it has not ended. This can be asked once.
     pub fn end(&mut self, tid: Tid) -> Option<TaskEnd> {
-        let Running { child, pidfd, .. } = self.running.get_mut(&tid)?;
+        let Running { process, pidfd, .. } = self.running.get(&tid)?;
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if matches!(waitid(WaitId::PidFd(pidfd.as_fd()), options), Ok(None)) {
             return None;
         }
-        // The process has ended, so this does not block. An error means that the status was delivered elsewhere.
-        let ended = child.wait4().ok();
+        // An error means that the status was delivered elsewhere.
+        let ended = end_of_child(*process).ok().flatten();
         Some(ended.map_or_else(TaskEnd::default, |ended| TaskEnd {
-            status: ended.status.into_raw(),
+            status: ended.status,
             usage: Usage {
-                user_us: ended.rusage.utime.as_micros() as u64,
-                system_us: ended.rusage.stime.as_micros() as u64,
-                memory_max_bytes: ended.rusage.maxrss,
+                user_us: ended.user.as_micros() as u64,
+                system_us: ended.system.as_micros() as u64,
+                memory_max_bytes: ended.memory_max_bytes,
             },
         }))
     }
@@ -175,8 +278,13 @@ impl Processes {
         let _ = epoll::delete(&self.epoll, running.pidfd);
     }
 
-    /// Forgets the streams and the process group of a task that is gone.
+    /// Forgets the streams and the process group of a task that is gone, and that its process is expected.
     pub fn forget_task(&mut self, tid: Tid) {
+        let starters = &mut self.starters;
+        self.starting.retain(|job, starting| {
+            starting.is_wanted &= starting.tid != tid;
+            starting.is_wanted || !starters.cancel(*job)
+        });
         self.outputs.remove(tid);
         self.inputs.close(tid);
         self.groups.remove(&tid);

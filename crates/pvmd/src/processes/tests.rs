@@ -1,10 +1,12 @@
 //! Processes of tasks: real programs and pipes.
 use super::*;
 use crate::settings::tests_support;
-use pvm_core::proto::{ByteBuf, RunSettings};
+use pvm_core::codes::Code;
+use pvm_core::proto::RunSettings;
 use rustix::event::epoll::CreateFlags;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn processes() -> Processes {
     let spawner = ProcessSpawner::new(Path::new("/nowhere/s")).unwrap();
-    Processes::new(spawner, Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap()))
+    Processes::new(spawner, Rc::new(epoll::create(CreateFlags::CLOEXEC).unwrap())).unwrap()
 }
 
 fn script(text: &str, run: RunSettings, input: bool) -> Start {
@@ -25,7 +27,18 @@ fn script(text: &str, run: RunSettings, input: bool) -> Start {
 
 /// Starts one process.
 fn started(processes: &mut Processes, settings: &Settings, start: Start) -> Result<i32, SpawnError> {
-    processes.start(settings, &[start]).remove(0)
+    all_started(processes, settings, &[start]).remove(0)
+}
+
+/// Starts processes, and returns the results in the same order.
+fn all_started(processes: &mut Processes, settings: &Settings, starts: &[Start]) -> Vec<Result<i32, SpawnError>> {
+    let mut ended: HashMap<Tid, _> =
+        processes.start(settings, starts).into_iter().map(|started| (started.tid, started.result)).collect();
+    wait_until("the processes are not started", || {
+        ended.extend(processes.take_started().into_iter().map(|started| (started.tid, started.result)));
+        ended.len() == starts.len()
+    });
+    starts.iter().map(|start| ended.remove(&start.tid).unwrap()).collect()
 }
 
 /// Returns the sources that are ready.
@@ -113,7 +126,8 @@ fn many_processes_start_at_the_same_time_and_each_has_its_own_streams() {
         )
     };
     let starts: Vec<Start> = (0..20).map(start).collect();
-    let ids: Vec<i32> = processes.start(&settings, &starts).into_iter().map(|result| result.unwrap()).collect();
+    let ids: Vec<i32> =
+        all_started(&mut processes, &settings, &starts).into_iter().map(|result| result.unwrap()).collect();
     for (start, id) in starts.iter().zip(ids) {
         assert_eq!(processes.id_of(start.tid), Some(id));
         let text = format!("input of {}\n", start.tid);
@@ -143,7 +157,7 @@ fn processes_that_start_at_the_same_time_have_no_signal_blocked() {
     let start =
         |number: u32| Start { tid: Tid(TASK.0 + number), ..script("exec sleep 1000", RunSettings::default(), false) };
     let starts: Vec<Start> = (0..4).map(start).collect();
-    let results = processes.start(&settings, &starts);
+    let results = all_started(&mut processes, &settings, &starts);
     for (start, process) in starts.iter().zip(results) {
         processes.signal(start.tid, process.unwrap(), SIGNAL, None);
     }
@@ -166,7 +180,7 @@ fn after_a_failure_the_processes_that_were_not_tried_fail_alike() {
         Start { tid: Tid(TASK.0 + number), path: ByteBuf::from(path.as_bytes().to_vec()), ..start }
     };
     let starts: Vec<Start> = (0..60).map(start).collect();
-    let results = processes.start(&settings, &starts);
+    let results = all_started(&mut processes, &settings, &starts);
     assert!(results.len() == 60 && results[..10].iter().all(Result::is_ok));
     let failed = |result: &&Result<i32, SpawnError>| result.as_ref().is_err_and(|error| error.code == Code::NoFile);
     assert!(failed(&&results[10]));
@@ -178,6 +192,51 @@ fn after_a_failure_the_processes_that_were_not_tried_fail_alike() {
     for (start, _) in starts.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
         wait_until("the process does not end", || processes.end(start.tid).is_some());
     }
+}
+
+#[test]
+fn more_starts_than_threads_wait_for_one_another() {
+    let (settings, mut processes) = (tests_support::settings("processes-threads"), processes());
+    let start =
+        |number: usize| Start { tid: Tid(TASK.0 + number as u32), ..script("exit 0", RunSettings::default(), false) };
+    let mut starts: Vec<Start> = (0..starters::STARTERS_MAX + 6).map(start).collect();
+    for start in &starts {
+        assert!(processes.start(&settings, std::slice::from_ref(start)).is_empty());
+    }
+    assert_eq!(processes.starters.counts(), (starters::STARTERS_MAX, 6));
+    // One that waits is not wanted any more.
+    processes.forget_task(starts.pop().unwrap().tid);
+    assert_eq!((processes.starters.counts().1, processes.starting.len()), (5, starts.len()));
+    let mut tids = Vec::new();
+    wait_until("the processes are not started", || {
+        tids.extend(processes.take_started().into_iter().filter(|started| started.result.is_ok()).map(|one| one.tid));
+        tids.len() == starts.len()
+    });
+    assert_eq!(processes.starters.counts(), (starters::STARTERS_MAX, 0));
+    for tid in tids {
+        wait_until("the process does not end", || processes.end(tid).is_some());
+    }
+}
+
+#[test]
+fn a_process_that_nobody_expects_any_more_is_killed() {
+    let (settings, mut processes) = (tests_support::settings("processes-late"), processes());
+    let start = script("exec sleep 1000", RunSettings::default(), false);
+    assert!(processes.start(&settings, &[start]).is_empty());
+    assert!(processes.is_starting(7) && !processes.is_starting(8));
+    processes.forget_task(TASK);
+    assert!(!processes.is_starting(7));
+    wait_until("the process is not started", || {
+        assert!(processes.take_started().is_empty());
+        !processes.killed.is_empty()
+    });
+    let process = processes.killed[0];
+    wait_until("the process lives", || {
+        processes.bury();
+        processes.killed.is_empty()
+    });
+    assert!(rustix::process::test_kill_process(process).is_err());
+    assert!(processes.starting.is_empty() && processes.running.is_empty() && processes.outputs.counts().0 == 0);
 }
 
 #[test]

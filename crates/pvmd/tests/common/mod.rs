@@ -1,5 +1,6 @@
 //! A separate daemon for a test, and a client that speaks the control protocol.
 #![allow(dead_code)] // each test program uses a part
+pub mod file_server;
 
 use pvm_core::codes::Code;
 use pvm_core::encoding::Reader;
@@ -73,6 +74,14 @@ impl Directory {
     pub fn log(&self) -> String {
         let name = format!("pvml.{}", rustix::process::geteuid().as_raw());
         std::fs::read_to_string(self.0.join(name)).unwrap_or_default()
+    }
+    /// Waits until the log has that text.
+    pub fn wait_for_log(&self, text: &str) {
+        let end = Instant::now() + PATIENCE;
+        while !self.log().contains(text) {
+            assert!(Instant::now() < end, "no {text:?} in {}", self.log());
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
     /// Returns the names of the daemon's files other than the log.
     pub fn leftovers(&self) -> Vec<String> {

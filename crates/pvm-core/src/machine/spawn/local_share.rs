@@ -4,6 +4,7 @@ use crate::machine::action::Found;
 use crate::machine::settings::Time;
 use crate::proto::{ByteBuf, Spawn};
 use crate::tid::Tid;
+use std::collections::BTreeSet;
 
 /// The part of a spawn that this host starts.
 pub(super) struct LocalShare {
@@ -23,8 +24,10 @@ pub(super) struct LocalShare {
     pub open: usize,
     /// When the search or these starts must have ended.
     pub until: Time,
-    /// The tasks that were started.
-    pub started: Vec<Tid>,
+    /// The tasks that have tids, in the order of their instance numbers.
+    pub tids: Vec<Tid>,
+    /// Those of them that were started.
+    pub started: BTreeSet<Tid>,
     /// The codes of the tasks that could not be started.
     pub results: Vec<i32>,
 }

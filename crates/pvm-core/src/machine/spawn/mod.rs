@@ -23,14 +23,14 @@ use crate::encoding::Writer;
 use crate::proto::{ByteBuf, Reply, Spawn, TraceSettings};
 use crate::tid::{LOCAL_MASK, Tid};
 use crate::wire::Frame;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A variable in the environment of tasks of `pvm run` and of their descendants: directories that are searched for
 /// programs after all directories of the host.
 pub const BESIDE_VARIABLE: &[u8] = b"PVMSPAWNPATH=";
 
-/// The most processes that are started by one action. Until their results are known, the daemon does nothing else.
+/// The most processes that are started by one action.
 const STARTS_MAX: usize = 64;
 /// How long the search for a program, and the processes of one action, may take. Then the share fails: the programs are
 /// probably in a file system that does not answer.
@@ -247,7 +247,8 @@ impl Spawns {
             tried: 0,
             open: 0,
             until: core.now + START_TIME_MAX,
-            started: Vec::new(),
+            tids: Vec::new(),
+            started: BTreeSet::new(),
             results: Vec::new(),
         };
         self.shares.insert(spawn, share);
@@ -277,6 +278,10 @@ impl Spawns {
         while starts.len() < STARTS_MAX {
             let Some(share) = self.shares.get_mut(&spawn) else { return };
             if share.tried == share.wanted {
+                break;
+            }
+            if core.halting {
+                share.fail_rest(Code::SysErr);
                 break;
             }
             let Settings { tasks_max, tasks_max_cause, .. } = &core.settings;
@@ -355,12 +360,13 @@ impl Spawns {
         let mut settings = request.children.clone();
         core.roles.settle(&mut settings);
         let mut task = Task::new(origin, share.parent, request.file.to_vec(), settings);
-        task.spawn = Some(spawn);
+        (task.spawn, task.is_starting) = (Some(spawn), true);
         let run = task.trace_settings.run;
         (task.leads, task.has_input) = (run.group, run.group && input);
         let input = task.has_input;
         let (tid, cookie) = tasks::expect(core, task)?;
         self.siblings_of.get_mut(&spawn)?.living += 1;
+        self.shares.get_mut(&spawn)?.tids.push(tid);
         Some((tid, Start { tid, cookie, path, arguments, environment, directory, run, input }))
     }
 
@@ -393,10 +399,12 @@ impl Spawns {
         let (Some(share), Some(task)) = (self.shares.get_mut(&spawn), core.tasks.get_mut(tid)) else {
             return;
         };
+        task.is_starting = false;
         match result {
             Ok(process) => {
                 (task.process, task.started) = (process, process);
-                share.started.push(tid);
+                let signals: Vec<i32> = task.take_signals().collect();
+                share.started.insert(tid);
                 let (flags, wanted, parent) = (share.request.flags, share.request.children.clone(), task.parent);
                 observers.traces.started(core, tid, flags);
                 match spawn.host == core.own_host() {
@@ -406,6 +414,7 @@ impl Spawns {
                     }
                     false => observers.output.announce_arrival(core, tid),
                 }
+                signals.into_iter().for_each(|signal| core.push(Action::Signal { tid, process, signal }));
             }
             Err(code) => {
                 share.results.push(code.number());
@@ -418,7 +427,8 @@ impl Spawns {
     /// Reports a share after the start of each of its tasks was tried.
     fn finish_share(&mut self, core: &mut Core, spawn: SpawnId) {
         let Some(share) = self.shares.remove(&spawn) else { return };
-        let mut results: Vec<i32> = share.started.iter().map(|tid| tid.0 as i32).collect();
+        let started = share.tids.iter().filter(|tid| share.started.contains(tid));
+        let mut results: Vec<i32> = started.map(|tid| tid.0 as i32).collect();
         let tids = results.clone();
         results.extend(share.results);
         if spawn.host == core.own_host() {

@@ -305,6 +305,45 @@ fn a_spawn_whose_file_system_does_not_answer_fails_after_a_while() {
 }
 
 #[test]
+fn the_tids_of_a_spawn_are_in_order_whichever_process_starts_first() {
+    let mut world = World::new();
+    world.task();
+    assert_eq!(world.ask(ONE, Request::Spawn(spawn_of("sticks", 2))), None);
+    world.machine.handle_started(NOW, THREE, Ok(901));
+    world.machine.handle_started(NOW, TWO, Ok(900));
+    world.run();
+    assert_eq!(world.replies(ONE), [Reply::Tids(vec![TWO.0 as i32, THREE.0 as i32])]);
+}
+
+#[test]
+fn signals_to_a_process_that_is_being_started_wait_for_its_start() {
+    let mut world = World::new();
+    world.task();
+    assert_eq!(world.ask(ONE, Request::Spawn(spawn_of("sticks", 2))), None);
+    for signal in [15, 9, 15, 0, 65] {
+        assert_eq!(world.ask(ONE, Request::Signal { tid: TWO, signal }), Some(Reply::Done));
+    }
+    let signals = |world: &mut World| -> Vec<Action> {
+        world.run();
+        world.take_seen().into_iter().filter(|action| matches!(action, Action::Signal { .. })).collect()
+    };
+    assert_eq!(signals(&mut world), []);
+    world.machine.handle_started(NOW, TWO, Ok(900));
+    let signal = |tid, process, signal| Action::Signal { tid, process, signal };
+    assert_eq!(signals(&mut world), [9, 15].map(|number| signal(TWO, 900, number)));
+    // A halt waits for what is being started, and then ends it, too.
+    world.machine.halt(NOW);
+    world.machine.handle_process_end(TWO, TaskEnd::default());
+    world.run();
+    assert!(!world.take_seen().contains(&Action::Stop));
+    world.machine.handle_started(NOW, THREE, Ok(901));
+    assert_eq!(signals(&mut world), [signal(THREE, 901, 15)]);
+    world.machine.handle_process_end(THREE, TaskEnd::default());
+    world.run();
+    assert!(world.take_seen().contains(&Action::Stop));
+}
+
+#[test]
 fn the_place_of_a_spawn_chooses_the_host() {
     let mut world = World::new();
     world.task();
