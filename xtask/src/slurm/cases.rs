@@ -25,15 +25,21 @@ const fn long(name: &'static str, run: fn(&Cluster<'_>) -> Result<()>) -> Case {
     Case { short: false, ..short(name, run) }
 }
 
+/// Returns a case after which Slurm itself has to find processes of a step whose parents have ended. Without control
+/// groups it does not find them.
+const fn held(name: &'static str, run: fn(&Cluster<'_>) -> Result<()>) -> Case {
+    Case { needs_cgroups: true, ..short(name, run) }
+}
+
 /// All cases. Those in which nodes fail come last.
 pub const CASES: &[Case] = &[
     short("salloc_runs_a_program_over_all_nodes", salloc_runs),
     short("a_batch_script_runs_a_program", batch_runs),
     short("a_program_that_srun_starts_finds_the_machine", srun_starts_members),
     short("the_daemons_are_steps_of_the_job", daemons_are_steps),
-    short("a_job_that_ends_takes_its_machine_with_it", job_ends),
+    held("a_job_that_ends_takes_its_machine_with_it", job_ends),
     short("a_daemon_outlives_the_srun_that_started_it", srun_killed),
-    short("scancel_leaves_nothing", scancelled_batch),
+    held("scancel_leaves_nothing", scancelled_batch),
     short("scancel_of_salloc_leaves_nothing", scancelled_salloc),
     short("scancel_ends_a_machine_whose_master_is_outside_the_job", scancelled_up),
     long("a_job_that_is_killed_at_once_leaves_no_process", killed_at_once),

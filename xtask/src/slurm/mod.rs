@@ -138,7 +138,7 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
 
 fn run_case(cluster: &Cluster<'_>, case: &Case) -> Counts {
     if case.needs_cgroups && !cluster.has_cgroups {
-        return Counts::skip(format_args!("{}: no control groups", case.name));
+        return Counts::skip(format_args!("{}: Slurm has no control groups here to hold a step together", case.name));
     }
     let began = Instant::now();
     let result = (case.run)(cluster);
