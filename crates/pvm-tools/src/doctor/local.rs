@@ -23,6 +23,8 @@ const TASKS_WANTED: u64 = 16;
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// The address space, in bytes, that a task needs at least: its own segments and those of some others.
 const ADDRESS_BYTES: u64 = 4 << 30;
+/// Where daemons and tasks open their doorbells and segments again.
+const OWN_DESCRIPTORS_PLACE: &str = "/proc/self/fd";
 /// Free bytes that sockets and logs need, with a reserve.
 const DISK_BYTES: u64 = 4 << 20;
 /// The bytes that the check writes to the socket directory.
@@ -40,6 +42,7 @@ const PTRACE_SCOPE_CLOSED: u32 = 1;
 pub fn checks() -> Vec<Finding> {
     let mut findings = vec![daemon()];
     findings.push(address());
+    findings.push(own_descriptors(Path::new(OWN_DESCRIPTORS_PLACE).is_dir()));
     findings.push(shared_memory());
     findings.extend(limits());
     findings.push(socket_directory());
@@ -135,6 +138,18 @@ fn address_of(name: &str, found: &[IpAddr]) -> Finding {
         return Finding::warning("name", what, cure);
     }
     Finding::fine("name", format!("{name} is {shown}"))
+}
+
+/// Checks whether a process finds its own descriptors.
+fn own_descriptors(are_there: bool) -> Finding {
+    match are_there {
+        true => Finding::fine("proc", "/proc is mounted"),
+        false => Finding::fault(
+            "proc",
+            "/proc is not mounted: neither daemons nor tasks can make their doorbells",
+            "mount it (as root: mount -t proc proc /proc), or let the container have one",
+        ),
+    }
 }
 
 /// Checks that shared memory can be made.
@@ -286,6 +301,13 @@ fn ptrace_scope(scope: Option<u32>) -> Finding {
 mod tests {
     use super::super::State;
     use super::*;
+
+    #[test]
+    fn a_host_without_proc_is_reported_with_a_cure() {
+        let finding = own_descriptors(false);
+        assert!(finding.state == State::Fault && finding.cure.contains("mount -t proc proc /proc"), "{finding:?}");
+        assert_eq!(own_descriptors(true).state, State::Fine);
+    }
 
     #[test]
     fn a_fabric_that_the_user_has_named_and_that_is_not_there_is_reported_with_a_cure() {
