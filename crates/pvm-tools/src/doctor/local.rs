@@ -182,14 +182,7 @@ fn limits() -> Vec<Finding> {
         false => Finding::fine("descriptors", format!("{files} open files")),
     });
     let below = |resource: Resource, wanted: u64| getrlimit(resource).current.filter(|limit| *limit < wanted);
-    findings.push(match below(Resource::Fsize, SEGMENT_BYTES) {
-        Some(limit) => Finding::warning(
-            "filesize",
-            format!("the limit of the size of files is {limit} bytes, also for shared memory: longer messages fail with PvmNoMem"),
-            "lift it (ulimit -f unlimited) before pvmd is started",
-        ),
-        None => Finding::fine("filesize", "files, and so shared memory, may be large"),
-    });
+    findings.push(file_size(getrlimit(Resource::Fsize).current));
     findings.push(match below(Resource::As, ADDRESS_BYTES) {
         Some(limit) => Finding::warning(
             "addresses",
@@ -201,6 +194,24 @@ fn limits() -> Vec<Finding> {
         None => Finding::fine("addresses", "the address space is large enough"),
     });
     findings
+}
+
+/// Checks the limit of the size of files, in bytes.
+fn file_size(limit: Option<u64>) -> Finding {
+    let cure = "lift it (ulimit -f unlimited) before pvmd is started";
+    match limit.filter(|limit| *limit < SEGMENT_BYTES) {
+        Some(limit) if limit < PROBE_BYTES as u64 => Finding::fault(
+            "filesize",
+            format!("the limit of the size of files is {limit} bytes: the daemon cannot write its files"),
+            cure,
+        ),
+        Some(limit) => Finding::warning(
+            "filesize",
+            format!("the limit of the size of files is {limit} bytes, also for shared memory: longer messages fail with PvmNoMem"),
+            cure,
+        ),
+        None => Finding::fine("filesize", "files, and so shared memory, may be large"),
+    }
 }
 
 /// Checks that sockets and logs can be written.
@@ -242,8 +253,10 @@ fn full(directory: &Path, free: u64) -> Finding {
 
 /// Writes a file to the directory and removes it.
 fn probe(directory: &Path) -> std::io::Result<()> {
+    // A file beyond the limit of sizes would end this process by a signal; the check of limits reports that limit.
+    let bytes = vec![0; getrlimit(Resource::Fsize).current.map_or(PROBE_BYTES, |limit| PROBE_BYTES.min(limit as usize))];
     let path = directory.join(format!(".hpvm-doctor.{}", std::process::id()));
-    let result = std::fs::File::create_new(&path).and_then(|mut file| file.write_all(&[0; PROBE_BYTES]));
+    let result = std::fs::File::create_new(&path).and_then(|mut file| file.write_all(&bytes));
     // If the file was not made, it is not removed either.
     let _ = std::fs::remove_file(&path);
     result
@@ -301,6 +314,13 @@ fn ptrace_scope(scope: Option<u32>) -> Finding {
 mod tests {
     use super::super::State;
     use super::*;
+
+    #[test]
+    fn a_limit_of_file_sizes_at_which_no_daemon_starts_is_a_fault() {
+        assert_eq!(file_size(Some(0)).state, State::Fault);
+        assert_eq!(file_size(Some(PROBE_BYTES as u64)).state, State::Warning);
+        assert_eq!((file_size(Some(SEGMENT_BYTES)).state, file_size(None).state), (State::Fine, State::Fine));
+    }
 
     #[test]
     fn a_host_without_proc_is_reported_with_a_cure() {

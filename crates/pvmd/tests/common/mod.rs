@@ -70,9 +70,11 @@ impl Directory {
     pub fn rendezvous(&self) -> PathBuf {
         self.0.join(format!("pvmd.{}", rustix::process::geteuid().as_raw()))
     }
+    pub fn log_file(&self) -> PathBuf {
+        self.0.join(format!("pvml.{}", rustix::process::geteuid().as_raw()))
+    }
     pub fn log(&self) -> String {
-        let name = format!("pvml.{}", rustix::process::geteuid().as_raw());
-        std::fs::read_to_string(self.0.join(name)).unwrap_or_default()
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
     }
     /// Returns the names of the daemon's files other than the log.
     pub fn leftovers(&self) -> Vec<String> {
