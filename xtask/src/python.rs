@@ -82,7 +82,8 @@ fn tested(systems: For) -> Result<Counts> {
     Ok(counts + pytest(&tools()?, &wheel)?)
 }
 
-const USAGE_INSTALL: &str = "usage: cargo xtask install-python DIRECTORY [--rpath DIRECTORY] [--as-it-is | --build-only]";
+const USAGE_INSTALL: &str =
+    "usage: cargo xtask install-python DIRECTORY [--rpath DIRECTORY] [--as-it-is | --build-only]";
 
 /// Runs the command: `install-python DIRECTORY [--rpath DIRECTORY]`. With `--build-only` it only builds, and with
 /// `--as-it-is` it installs what was built so, without cargo.

@@ -77,6 +77,13 @@ fn obstacle() -> Option<String> {
     if let Some(path) = own_tmp {
         return Some(format!("{} is in /tmp, and each host of the cluster has a /tmp of its own", path.display()));
     }
+    // Slurm's configuration ends a value at a space.
+    if root().to_string_lossy().contains(char::is_whitespace) {
+        return Some(format!(
+            "the path of the source tree has a space, with which Slurm finds no plugins: {}",
+            root().display()
+        ));
+    }
     tools::obstacle().or_else(sandbox::obstacle)
 }
 

@@ -82,7 +82,11 @@ impl std::fmt::Display for PublishError {
             PublishError::Running(file, _) => write!(f, "already running ({})", file.display()),
             PublishError::Legacy(legacy) => write!(f, "{legacy}"),
             PublishError::System(file, Errno::FBIG) => {
-                write!(f, "{}: the limit of the size of files forbids it; lift it (ulimit -f unlimited)", file.display())
+                write!(
+                    f,
+                    "{}: the limit of the size of files forbids it; lift it (ulimit -f unlimited)",
+                    file.display()
+                )
             }
             PublishError::System(file, errno) => write!(f, "{}: {errno}", file.display()),
         }

@@ -19,6 +19,8 @@ const DESCRIPTORS_PER_TASK: u64 = 5;
 const OWN_DESCRIPTORS: u64 = 32;
 /// The number of tasks that a host should have room for at least.
 const TASKS_WANTED: u64 = 16;
+/// The largest file, in bytes, that every daemon makes: the table of its host's tasks, in shared memory.
+const DAEMON_FILE_BYTES: u64 = (1 << 20) + 4096;
 /// The size of shared memory, in bytes, that a task should be able to make.
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// The address space, in bytes, that a task needs at least: its own segments and those of some others.
@@ -200,14 +202,16 @@ fn limits() -> Vec<Finding> {
 fn file_size(limit: Option<u64>) -> Finding {
     let cure = "lift it (ulimit -f unlimited) before pvmd is started";
     match limit.filter(|limit| *limit < SEGMENT_BYTES) {
-        Some(limit) if limit < PROBE_BYTES as u64 => Finding::fault(
+        Some(limit) if limit < DAEMON_FILE_BYTES => Finding::fault(
             "filesize",
-            format!("the limit of the size of files is {limit} bytes: the daemon cannot write its files"),
+            format!("the limit of the size of files is {limit} bytes: no daemon can make its files"),
             cure,
         ),
         Some(limit) => Finding::warning(
             "filesize",
-            format!("the limit of the size of files is {limit} bytes, also for shared memory: longer messages fail with PvmNoMem"),
+            format!(
+                "the limit of the size of files is {limit} bytes, also for shared memory: longer messages fail with PvmNoMem"
+            ),
             cure,
         ),
         None => Finding::fine("filesize", "files, and so shared memory, may be large"),
@@ -254,7 +258,8 @@ fn full(directory: &Path, free: u64) -> Finding {
 /// Writes a file to the directory and removes it.
 fn probe(directory: &Path) -> std::io::Result<()> {
     // A file beyond the limit of sizes would end this process by a signal; the check of limits reports that limit.
-    let bytes = vec![0; getrlimit(Resource::Fsize).current.map_or(PROBE_BYTES, |limit| PROBE_BYTES.min(limit as usize))];
+    let bytes =
+        vec![0; getrlimit(Resource::Fsize).current.map_or(PROBE_BYTES, |limit| PROBE_BYTES.min(limit as usize))];
     let path = directory.join(format!(".hpvm-doctor.{}", std::process::id()));
     let result = std::fs::File::create_new(&path).and_then(|mut file| file.write_all(&bytes));
     // If the file was not made, it is not removed either.
@@ -318,7 +323,7 @@ mod tests {
     #[test]
     fn a_limit_of_file_sizes_at_which_no_daemon_starts_is_a_fault() {
         assert_eq!(file_size(Some(0)).state, State::Fault);
-        assert_eq!(file_size(Some(PROBE_BYTES as u64)).state, State::Warning);
+        assert_eq!(file_size(Some(DAEMON_FILE_BYTES)).state, State::Warning);
         assert_eq!((file_size(Some(SEGMENT_BYTES)).state, file_size(None).state), (State::Fine, State::Fine));
     }
 
