@@ -1,7 +1,6 @@
 # srm.pvm, which the daemon has started, is the resource manager; after it is killed, the daemon serves the requests
 # itself again. On PVM 3.4 all requests wait for the dead manager for ever.
 #@ needs $DEBIAN_PVM/bin/srm.pvm
-#@ no-space a host file ends a path at a space
 #@ ours-only 2.12: hangs
 #@ timeout 12
 #@ daemon-env PVM_RM=srm.pvm
