@@ -20,6 +20,7 @@ help:
 	@echo 'make install PREFIX=DIR   install to DIR ($(PREFIX)); DESTDIR and LIBDIR (lib) are honoured'
 	@echo 'make uninstall PREFIX=DIR remove from DIR exactly what was installed there'
 	@echo 'make install-python ...   the Python package as well, in PREFIX/LIBDIR/python, by cargo alone'
+	@echo 'make python PREFIX=DIR    build that package only, for a later sudo make install-python PREFIX=DIR'
 	@echo 'make dist                 the source tarball, which builds without a network, in target/packages'
 	@echo 'make wheel                the Python package, in target/python/wheels'
 	@echo 'make clean                remove everything that was built'
@@ -54,8 +55,11 @@ install:
 uninstall:
 	@DESTDIR='$(DESTDIR)' dist/install.sh uninstall '$(PREFIX)'
 
-install-python: build
-	@DESTDIR='$(DESTDIR)' $(CARGO) xtask install-python '$(PREFIX)/$(LIBDIR)/python' --rpath '$(PREFIX)/$(LIBDIR)'
+python: build
+	@$(CARGO) xtask install-python '$(PREFIX)/$(LIBDIR)/python' --rpath '$(PREFIX)/$(LIBDIR)' --build-only
+
+install-python:
+	@DESTDIR='$(DESTDIR)' dist/install.sh install-python '$(PREFIX)/$(LIBDIR)/python' --rpath '$(PREFIX)/$(LIBDIR)'
 
 dist:
 	@$(CARGO) xtask dist-tarball
@@ -68,4 +72,4 @@ clean:
 	@$(CARGO) clean
 	@rm -rf target
 
-.PHONY: all help build demo test bench papers install uninstall install-python dist wheel clean
+.PHONY: all help build demo test bench papers install uninstall python install-python dist wheel clean

@@ -3,6 +3,7 @@
 #
 #   dist/install.sh install PREFIX [--libdir DIRECTORY]
 #   dist/install.sh uninstall PREFIX
+#   dist/install.sh install-python DIRECTORY --rpath DIRECTORY
 #
 # The owner of the source tree builds first what has changed. Another user who is root (sudo) installs what the owner
 # has built: cargo would otherwise compile everything again, and leave files of root in the tree.
@@ -13,6 +14,10 @@ if [ "$(id -u)" -ne 0 ] || [ "$(stat -c %u Makefile)" -eq 0 ]; then
         shift
         dist/bootstrap.sh xtask setup build
         exec dist/bootstrap.sh xtask install --build "$@"
+    fi
+    if [ "$1" = install-python ]; then
+        dist/bootstrap.sh xtask setup build
+        dist/bootstrap.sh xtask build
     fi
     exec dist/bootstrap.sh xtask "$@"
 fi
@@ -30,5 +35,8 @@ if [ "$1" = install ]; then
         echo "$newer has changed since hpvm was built: run make, without sudo, and then this command again" >&2
         exit 1
     fi
+fi
+if [ "$1" = install-python ]; then
+    set -- "$@" --as-it-is
 fi
 exec "$program" "$@"

@@ -16,19 +16,20 @@ class PvmError(Exception):
     """A call of PVM failed.
 
     ``code`` is PVM's number, ``name`` its name, ``call`` the call, ``host`` the host or task it is about (or None),
-    and ``cure`` what may help.
+    and ``cure`` what may help, or what the program that failed has said.
     """
 
     code: int = 0
 
-    def __init__(self, call: str, code: int, host: Optional[str] = None) -> None:
+    def __init__(self, call: str, code: int, host: Optional[str] = None, said: Optional[str] = None) -> None:
         name, meaning, cure = TEXTS.get(code, (f"error {code}", "unknown error", "see the daemon's log"))
+        self._said, cure = said, said or cure
         self.call, self.code, self.host, self.name, self.meaning, self.cure = call, code, host, name, meaning, cure
         place = f" ({host})" if host else ""
         super().__init__(f"{call}{place}: {meaning} [{name}]; {cure}")
 
     def __reduce__(self):  # type: ignore[no-untyped-def]
-        return type(self), (self.call, self.code, self.host)
+        return type(self), (self.call, self.code, self.host, self._said)
 
 
 class NoMachine(PvmError):

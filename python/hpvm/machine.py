@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Union
 
 from . import _hpvm, programs
-from .errors import check, error
+from .errors import PvmError, check, error
 
 #: Flags of `spawn`, as in pvm3.h.
 TASK_HOST, TASK_ARCH = 1, 2
 _AUTO_ERROR = 3
 _DUPLICATE = -28
+_CANT_START = -29
 #: The daemon sets it for each task that it starts.
 _SPAWNED = "PVMEPID"
 
@@ -66,6 +67,19 @@ class _Guard:
 _guard: Optional[_Guard] = None
 
 
+def _start_again() -> None:
+    """Starts a machine by the console: if that fails, too, it tells what the daemon says. The library only has a code."""
+    command = [str(programs.path("pvm")), "up"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    except OSError:
+        raise error("pvm_start_pvmd", _CANT_START) from None
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").splitlines()
+        said = "; ".join(line for line in lines if not line.startswith("pvm up:"))
+        raise PvmError("pvm_start_pvmd", _CANT_START, said=said)
+
+
 def start(hosts: Sequence[str] = (), keep: bool = False) -> bool:
     """Joins the user's machine; starts one if none runs.
 
@@ -78,7 +92,10 @@ def start(hosts: Sequence[str] = (), keep: bool = False) -> bool:
     global _guard
     code = _hpvm.start_pvmd([])
     if code != _DUPLICATE:
-        check("pvm_start_pvmd", code)
+        if code == _CANT_START:
+            _start_again()
+        else:
+            check("pvm_start_pvmd", code)
         if not keep:
             _guard = _Guard()
             atexit.register(halt)

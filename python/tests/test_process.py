@@ -130,6 +130,15 @@ def test_without_a_machine_the_error_says_how_to_start_one(tmp_path):
     assert "hpvm.errors.NoMachine: pvm_mytid" in done.stderr and "hpvm.start() starts a machine" in done.stderr
 
 
+def test_a_daemon_that_does_not_start_says_why(tmp_path):
+    environment = {**os.environ, "PVM_TMP": str(tmp_path / "missing")}
+    environment.pop("PVMSOCK", None)
+    code = "import hpvm, pickle\ntry: hpvm.start()\nexcept hpvm.PvmError as e: print(pickle.loads(pickle.dumps(e)))"
+    done = run(code, env=environment)
+    assert "the daemon does not start [PvmCantStart]; pvmd: " in done.stdout, done.stderr
+    assert str(tmp_path / "missing") in done.stdout
+
+
 def test_a_program_asks_for_its_parent_before_there_is_a_machine(tmp_path):
     environment = {**os.environ, "PVM_TMP": str(tmp_path)}
     environment.pop("PVMSOCK", None)

@@ -82,18 +82,30 @@ fn tested(systems: For) -> Result<Counts> {
     Ok(counts + pytest(&tools()?, &wheel)?)
 }
 
-/// Runs the command: `install-python DIRECTORY [--rpath DIRECTORY]`.
+const USAGE_INSTALL: &str =
+    "usage: cargo xtask install-python DIRECTORY [--rpath DIRECTORY] [--as-it-is | --build-only]";
+
+/// Runs the command: `install-python DIRECTORY [--rpath DIRECTORY]`. With `--build-only` it only builds, and with
+/// `--as-it-is` it installs what was built so, without cargo.
 pub fn run_install(arguments: &[String]) -> Result<()> {
-    let (directory, rpath) = match arguments {
-        [directory] => (directory, ""),
-        [directory, option, rpath] if option == "--rpath" => (directory, rpath.as_str()),
-        _ => bail!("usage: cargo xtask install-python DIRECTORY [--rpath DIRECTORY]"),
-    };
-    let to = install::allowed_destination(&install::absolute(directory)?)?;
-    place_sources(&to)?;
-    let extension = extension(rpath)?;
-    copy(&extension, &to.join("hpvm/_hpvm.abi3.so"), 0o644)?;
-    println!("installed to {}", to.display());
+    let (mut directory, mut rpath, mut builds, mut installs) = (None, "", true, true);
+    let mut words = arguments.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match word {
+            "--rpath" => rpath = words.next().context(USAGE_INSTALL)?,
+            "--build-only" => installs = false,
+            build::AS_IT_IS => builds = false,
+            word if directory.is_none() => directory = Some(word),
+            _ => bail!(USAGE_INSTALL),
+        }
+    }
+    let to = install::allowed_destination(&install::absolute(directory.context(USAGE_INSTALL)?)?)?;
+    let extension = if builds { extension(rpath)? } else { built_extension(rpath)? };
+    if installs {
+        place_sources(&to)?;
+        copy(&extension, &to.join("hpvm/_hpvm.abi3.so"), 0o644)?;
+        println!("installed to {}", to.display());
+    }
     Ok(())
 }
 
@@ -119,7 +131,27 @@ fn extension(rpath: &str) -> Result<PathBuf> {
     // An extension is not linked to an interpreter, and the limited interface needs none to be built.
     cargo.env("PYO3_NO_PYTHON", "1").env("PYO3_BUILD_EXTENSION_MODULE", "1");
     sh(cargo.env("HPVM_LIB", dist().join("lib")).env("HPVM_RPATH", rpath))?;
-    Ok(target.join("release/lib_hpvm.so"))
+    let extension = target.join("release/lib_hpvm.so");
+    fs::create_dir_all(root().join("target"))?;
+    fs::write(note(), format!("{rpath}\n{}", extension.display()))?;
+    Ok(extension)
+}
+
+/// Returns the file that says for which libraries the extension was built last, and where it is.
+fn note() -> PathBuf {
+    root().join("target/built-python")
+}
+
+/// Returns the extension that [`extension`] has built for these libraries from the sources of now.
+fn built_extension(rpath: &str) -> Result<PathBuf> {
+    let built = fs::read_to_string(note()).unwrap_or_default();
+    let extension = built.split_once('\n').filter(|(built_for, _)| *built_for == rpath).map(|(_, path)| path.into());
+    let sources = [build::files_of(&root().join("python/src"))?, build::files_of(&root().join("python/src/raw"))?];
+    let is_old = sources.iter().flatten().any(|source| is_newer(source, &note()));
+    extension.filter(|path: &PathBuf| path.exists() && !is_old).context(
+        "the Python package is not built for this PREFIX yet: run make python with the same PREFIX, without sudo, and then \
+         this command again",
+    )
 }
 
 fn folder() -> Result<PathBuf> {

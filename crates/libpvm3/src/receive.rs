@@ -133,13 +133,14 @@ pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, limit: *const libc::t
     )
 }
 
-/// Converts a C time. A time with negative seconds counts as zero; the microseconds may exceed a million.
+/// Converts a C time. A time with negative seconds counts as zero; negative microseconds count as none, and they may
+/// exceed a million.
 fn duration(time: &libc::timeval) -> Duration {
     if time.tv_sec < 0 {
         return Duration::ZERO;
     }
     const MICROSECONDS: i128 = 1_000_000;
-    let microseconds = i128::from(time.tv_sec) * MICROSECONDS + i128::from(time.tv_usec);
+    let microseconds = i128::from(time.tv_sec) * MICROSECONDS + i128::from(time.tv_usec.max(0));
     Duration::from_micros(microseconds.clamp(0, i128::from(u64::MAX)) as u64)
 }
 

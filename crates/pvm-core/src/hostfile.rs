@@ -276,8 +276,7 @@ impl Hostfile {
                 self.hosts.append(&mut hosts);
             }
         }
-        let is_wrong = |word: &&&str| word.strip_prefix("sp=").is_some_and(|value| speed(value).is_none());
-        words.iter().find(is_wrong).map_or(Ok(()), |word| Err(LineError::BadSpeed(word.to_string())))
+        bad_speed(&words).map_or(Ok(()), Err)
     }
 
     /// Completes the description of a host that is being added: missing options are taken from the file.
@@ -302,6 +301,16 @@ pub fn parse_host(line: &str) -> Result<HostLine, LineError> {
         Ok([host]) => Ok(host),
         Err(_) => Err(LineError::Several(line.trim().to_owned())),
     }
+}
+
+/// Returns what is wrong with a line that is used all the same.
+pub fn remark(line: &str) -> Option<LineError> {
+    bad_speed(&words(line).ok()?)
+}
+
+fn bad_speed(words: &[&str]) -> Option<LineError> {
+    let is_wrong = |word: &&&str| word.strip_prefix("sp=").is_some_and(|value| speed(value).is_none());
+    words.iter().find(is_wrong).map(|word| LineError::BadSpeed(word.to_string()))
 }
 
 /// Expands a line with several hosts, such as `n[1-3] lo=joe`, into one line per host for `pvm_addhosts`.
@@ -458,6 +467,8 @@ mod tests {
         assert_eq!(file.errors, wrong.map(|(line, word)| (line, LineError::BadSpeed(word.into()))));
         assert_eq!(file.errors[0].1.to_string(), "'sp=0' is not a speed from 1 to 1000000; 1000 is used");
         assert_eq!(parse_host("h2 sp=abc").map(|host| host.options.speed), Ok(Some(1000)));
+        assert_eq!(remark("h2 sp=0"), Some(LineError::BadSpeed("sp=0".into())));
+        assert_eq!(remark("h2 sp=5 lo=joe"), None);
     }
 
     #[test]

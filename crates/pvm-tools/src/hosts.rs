@@ -33,6 +33,7 @@ pub fn of_words(words: &[String]) -> Result<Vec<Wanted>, String> {
     for word in words {
         let explain = |error: hostfile::LineError| format!("{word}: {error}");
         for line in hostfile::lines(word).map_err(explain)? {
+            eprint!("{}", shape::remarks(std::slice::from_ref(&line)));
             wanted.push(Wanted::of(&hostfile::parse_host(&line).map_err(explain)?));
         }
     }
@@ -45,10 +46,12 @@ pub fn of_file(path: &Path) -> Result<Vec<Wanted>, String> {
     let text = pvm_link::read_bounded(path, hostfile::FILE_BYTES_MAX).map_err(|error| format!("{name}: {error}"))?;
     let file = Hostfile::parse(&String::from_utf8_lossy(&text));
     let costs_a_host = |error: &hostfile::LineError| !matches!(error, hostfile::LineError::BadSpeed(_));
-    match file.errors.iter().any(|(_, error)| costs_a_host(error)) {
-        true => Err(file.complaints(&name).join("\n")),
-        false => Ok(file.hosts.iter().filter(|host| !host.later).map(Wanted::of).collect()),
+    let complaints = file.complaints(&name);
+    if file.errors.iter().any(|(_, error)| costs_a_host(error)) {
+        return Err(complaints.join("\n"));
     }
+    complaints.iter().for_each(|complaint| eprintln!("{complaint}"));
+    Ok(file.hosts.iter().filter(|host| !host.later).map(Wanted::of).collect())
 }
 
 /// The result of adding hosts.

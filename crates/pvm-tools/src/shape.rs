@@ -167,6 +167,11 @@ pub fn reasons(names: &[String], results: &[i32], reasons: &[String]) -> String 
     text
 }
 
+/// Returns a line about each host that is added otherwise than its words say.
+pub fn remarks(lines: &[String]) -> String {
+    lines.iter().filter_map(|line| Some(format!("{line}: {}\n", hostfile::remark(line)?))).collect()
+}
+
 /// Returns the text of an error code, with advice if the code has only one cause.
 fn cure(name: &str, code: i32) -> String {
     let text = codes::text(code);
@@ -315,6 +320,12 @@ mod tests {
             "1 successful\n                    HOST  STATUS\n                  nosuch  No such host\n\
              \x20                     h1  deleted\n"
         );
+    }
+
+    #[test]
+    fn a_speed_that_is_none_is_told() {
+        let lines = ["h2 sp=0", "h3 sp=7"].map(String::from);
+        assert_eq!(remarks(&lines), "h2 sp=0: 'sp=0' is not a speed from 1 to 1000000; 1000 is used\n");
     }
 
     #[test]

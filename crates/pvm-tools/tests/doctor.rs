@@ -127,7 +127,8 @@ fn a_host_needs_a_daemon_of_this_version() {
 #[test]
 fn limits_and_directories_that_are_too_small_are_named() {
     requires("ulimit -Hn 64; ulimit -n 64", "", "descriptors", "limit of open files is 64");
-    requires("ulimit -f 1024", "", "filesize", "shared memory");
+    requires("ulimit -f 4096", "", "filesize", "shared memory");
+    requires("ulimit -f 0", "", "filesize", "no daemon can make its files");
     requires("ulimit -v 3000000", "", "addresses", "ulimit -v unlimited");
     requires("export PVM_TMP=$PWD/nosuch", "", "directory", "cannot be written");
     let long = "d=$(printf 'x%.0s' $(seq 100)); mkdir $d; export PVM_TMP=$PWD/$d";

@@ -6,7 +6,7 @@ use pvm_core::tid::Tid;
 use pvm_fmp::ports::{ADVICE_WORDS, PortTable};
 use pvm_fmp::{Endpoint, PreallocatedEndpoint};
 use pvm_link::{ControlError, ControlSocket};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -60,7 +60,7 @@ impl Client {
 ///
 /// * Filled by: tasks of the host
 /// * Setting: none, since a program that is started enrolls soon or is no task
-/// * Reached: the messages of the peer that died first are lost
+/// * Reached: the messages of the peer that died first are lost, and its frames are no longer kept
 /// * Test: `of_the_dead_peers_of_a_task_that_never_enrolls_not_all_are_kept`
 const DEAD_PEERS_MAX: usize = 4096;
 
@@ -71,13 +71,16 @@ struct TaskRecord {
     descriptors: Option<Rc<Descriptors>>,
     /// The writable segment and the doorbell, made for a task that has not enrolled.
     blank: Option<[OwnedFd; 2]>,
-    /// Frames that wait until the task has enrolled, and the number of bytes of the messages among them.
-    waiting: Vec<(ToTask, Option<Rc<Descriptors>>)>,
+    /// Frames that wait until the task has enrolled, by their numbers, and the number of bytes of the messages among
+    /// them.
+    waiting: BTreeMap<u64, (ToTask, Option<Rc<Descriptors>>)>,
     waiting_bytes: usize,
-    /// Where the introductions of living peers are among the frames that wait, and those of dead peers whose memory is
-    /// kept, in the order of their ends.
-    introductions: HashMap<Tid, usize>,
-    dead: VecDeque<usize>,
+    /// How many frames there were for the task, with those that are no longer kept.
+    numbered: u64,
+    /// The numbers of the introductions of living peers among the frames that wait; and the numbers of introduction and
+    /// end of the dead peers whose memory is kept, in the order of their ends.
+    introductions: HashMap<Tid, u64>,
+    dead: VecDeque<[u64; 2]>,
     /// Whether the task has a socket on which it hears releases of barriers.
     hears_releases: bool,
 }
@@ -85,16 +88,29 @@ struct TaskRecord {
 impl TaskRecord {
     /// Keeps a frame until the task has enrolled. The memory of a dead peer is kept, too, since it may hold messages.
     fn keep(&mut self, frame: ToTask, descriptors: Option<Rc<Descriptors>>) {
+        let number = self.numbered;
+        self.numbered += 1;
         match &frame {
-            ToTask::Peer(peer) => drop(self.introductions.insert(*peer, self.waiting.len())),
-            ToTask::PeerGone(peer) => self.dead.extend(self.introductions.remove(peer)),
+            ToTask::Peer(peer) => drop(self.introductions.insert(*peer, number)),
+            ToTask::PeerGone(peer) => {
+                self.dead.extend(self.introductions.remove(peer).map(|introduction| [introduction, number]));
+            }
             _ => {}
         }
-        self.waiting.push((frame, descriptors));
+        self.waiting.insert(number, (frame, descriptors));
         if self.dead.len() > DEAD_PEERS_MAX {
-            // The frame stays, since frames are counted.
-            self.dead.pop_front().into_iter().for_each(|place| self.waiting[place].1 = None);
+            let forgotten = self.dead.pop_front().into_iter().flatten();
+            forgotten.for_each(|number| drop(self.waiting.remove(&number)));
         }
+    }
+
+    /// Takes the frames that wait. Frames are counted, so a frame that means nothing is in the place of each one that is
+    /// no longer kept.
+    fn take_waiting(&mut self) -> impl Iterator<Item = (ToTask, Option<Rc<Descriptors>>)> + use<> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let numbered = std::mem::take(&mut self.numbered);
+        (self.introductions, self.dead, self.waiting_bytes) = Default::default();
+        (0..numbered).map(move |number| waiting.remove(&number).unwrap_or((ToTask::PeerGone(Tid::NONE), None)))
     }
 }
 
@@ -268,8 +284,7 @@ impl Connections {
                 client.socket.send_to_task(&frame, &[table])
             }
         };
-        let waiting = std::mem::take(&mut task.waiting);
-        (task.introductions, task.dead, task.waiting_bytes) = Default::default();
+        let waiting = task.take_waiting();
         self.ports.frame_sent(tid.0);
         self.sent(connection, result);
         self.count(1, 0);
@@ -354,7 +369,7 @@ impl Connections {
     fn announce_message(&mut self, tid: Tid) {
         let Some(task) = self.tasks.get(&tid) else { return };
         // If the task has not enrolled, the welcome goes before the frames that wait.
-        let before = if task.connection.is_some() { 0 } else { 1 + task.waiting.len() as u32 };
+        let before = if task.connection.is_some() { 0 } else { 1 + task.numbered as u32 };
         self.ports.message_queued(tid.0, before + 1);
     }
 
@@ -439,11 +454,14 @@ mod tests {
                 connections.send(task, ToTask::PeerGone(peer(number)));
             }
         }
-        let waiting = &connections.tasks[&task].waiting;
-        assert_eq!(waiting.len(), 2 * (DEAD_PEERS_MAX + 3) - 1);
-        let lost = waiting.iter().filter(|(frame, memory)| matches!(frame, ToTask::Peer(_)) && memory.is_none());
-        let lost: Vec<ToTask> = lost.map(|(frame, _)| frame.clone()).collect();
-        assert_eq!(lost, [1, 2].map(|number| ToTask::Peer(peer(number))));
+        let task = connections.tasks.get_mut(&task).unwrap();
+        assert_eq!(task.waiting.len(), 1 + 2 * DEAD_PEERS_MAX);
+        let frames: Vec<ToTask> = task.take_waiting().map(|(frame, _)| frame).collect();
+        assert_eq!(frames.len(), 2 * (DEAD_PEERS_MAX + 3) - 1, "frames are counted");
+        let nothing = ToTask::PeerGone(Tid::NONE);
+        assert_eq!(frames[..2], [ToTask::Peer(peer(0)), nothing.clone()]);
+        assert_eq!(frames[3..6], [nothing.clone(), nothing, ToTask::Peer(peer(3))]);
+        assert_eq!(frames[6], ToTask::PeerGone(peer(3)));
     }
 
     #[test]

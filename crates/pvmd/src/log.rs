@@ -250,7 +250,11 @@ fn open_own(path: &Path) -> Option<File> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let file: File = match rustix::fs::open(path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
-        Ok(file) => file.into(),
+        Ok(file) => {
+            // The umask may have taken rights of the owner.
+            rustix::fs::fchmod(&file, mode).ok()?;
+            file.into()
+        }
         Err(_) => {
             let file = rustix::fs::open(path, flags, mode).ok()?;
             let status = rustix::fs::fstat(&file).ok()?;

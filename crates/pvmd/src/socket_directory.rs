@@ -89,7 +89,7 @@ impl SocketDirectory {
         // A path that is too long (D36) fails here, before anything is made.
         let address = SocketAddrUnix::new(&socket)?;
         rustix::fs::mkdir(&directory, Mode::RWXU)?;
-        match listen(&address, &socket) {
+        match allow_owner(&directory).and_then(|()| listen(&address, &socket)) {
             Ok((listener, identity)) => {
                 Ok(SocketDirectory { listener, directory, socket, identity, is_withdrawn: false, published: None })
             }
@@ -137,10 +137,19 @@ impl SocketDirectory {
     }
 }
 
+/// Gives the owner all rights, some of which the umask may have taken (`umask 777`), and nobody else any.
+fn allow_owner(path: &Path) -> Result<(), Errno> {
+    match rustix::fs::lstat(path)?.st_mode & 0o777 {
+        0o700 => Ok(()),
+        _ => rustix::fs::chmod(path, Mode::RWXU),
+    }
+}
+
 fn listen(address: &SocketAddrUnix, path: &Path) -> Result<(OwnedFd, (u64, u64)), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::bind(&listener, address)?;
+    allow_owner(path)?;
     rustix::net::listen(&listener, BACKLOG)?;
     let status = rustix::fs::lstat(path)?;
     Ok((listener, (status.st_dev, status.st_ino)))

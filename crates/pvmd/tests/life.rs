@@ -40,6 +40,30 @@ fn files_are_private_and_go_at_the_end() {
 }
 
 #[test]
+fn the_owner_may_use_the_files_whatever_the_umask() {
+    let directory = Directory::new();
+    let mut daemon = Daemon::run(&mut directory.command_after("umask 777"));
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&directory.rendezvous()), 0o600);
+    assert_eq!(mode(&directory.log_file()), 0o600);
+    assert_eq!(mode(daemon.socket.parent().unwrap()), 0o700);
+    assert_eq!(mode(&daemon.socket), 0o700);
+    Client::enroll(&daemon.socket);
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.end().code(), Some(0));
+    assert_eq!(directory.leftovers(), [""; 0]);
+}
+
+#[test]
+fn a_limit_of_file_sizes_that_forbids_the_files_is_named_and_leaves_none() {
+    let directory = Directory::new();
+    let refused = directory.command_after("ulimit -f 0").output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && said.contains("(ulimit -f unlimited)"), "{:?} {said}", refused.status);
+    assert_eq!(directory.leftovers(), [""; 0]);
+}
+
+#[test]
 fn a_second_daemon_says_so_and_ends_with_a_bad_status() {
     let directory = Directory::new();
     let daemon = Daemon::start(&directory);

@@ -1,4 +1,5 @@
-/* Calls of groups run message handlers, even those that need not wait. */
+/* Calls of groups run message handlers, even those that need not wait; but not what the list of a frozen group answers. */
+//@ fresh
 #include "case.h"
 
 static int ran;
@@ -20,6 +21,21 @@ static int note(int message)
             call;                                                                                  \
         }                                                                                          \
         printf("%s runs the handler: %d\n", #call, ran);                                           \
+    } while (0)
+
+/* Repeats a call while a message for the handler waits, and prints whether it has run the handler. */
+#define LEAVES(call)                                                                               \
+    do {                                                                                           \
+        int turn_;                                                                                 \
+        ran = 0;                                                                                   \
+        case_signal(tid, 1);                                                                       \
+        for (turn_ = 0; turn_ < 20 && !ran; turn_++) {                                             \
+            usleep(5000);                                                                          \
+            call;                                                                                  \
+        }                                                                                          \
+        printf("%s of a frozen group runs the handler: %d\n", #call, ran);                         \
+        while (!ran)                                                                               \
+            pvm_probe(-1, 4711);                                                                   \
     } while (0)
 
 static void child(void)
@@ -47,8 +63,15 @@ int main(int argc, char **argv)
     pvm_initsend(PvmDataDefault);
     RUNS(pvm_bcast("alone", 3));
     RUNS(pvm_gsize("nobody"));
-    pvm_freezegroup("alone", 1);
+    printf("frozen: %d\n", pvm_freezegroup("alone", 1));
     RUNS(pvm_barrier("alone", 1));
+    LEAVES(pvm_gsize("alone"));
+    LEAVES(pvm_gettid("alone", 0));
+    LEAVES(pvm_gettid("alone", 1));
+    LEAVES(pvm_getinst("alone", pvm_mytid()));
+    LEAVES(pvm_getinst("alone", tid));
+    LEAVES(pvm_getinst("alone", -1));
+    LEAVES(pvm_bcast("alone", 3));
     pvm_kill(tid);
     pvm_lvgroup("alone");
     pvm_exit();

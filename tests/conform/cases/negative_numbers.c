@@ -27,15 +27,19 @@ static void put(unsigned flags)
     SHOW(pvm_delinfo("negative", index, PvmMboxDefault) == index);
 }
 
+/* Prints whether the limit is a long time, and whether at least its seconds pass: negative microseconds are none. */
 static void receive(long seconds, long microseconds)
 {
     struct timeval limit, begin, end;
+    double passed;
     limit.tv_sec = seconds;
     limit.tv_usec = microseconds;
     gettimeofday(&begin, NULL);
     SHOW(pvm_trecv(-1, 77, &limit));
     gettimeofday(&end, NULL);
-    printf("{%ld, %ld} is a long time: %d\n", seconds, microseconds, end.tv_sec - begin.tv_sec > 1);
+    passed = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_usec - begin.tv_usec) / 1e6;
+    printf("{%ld, %ld} is a long time: %d, and its seconds pass: %d\n", seconds, microseconds, passed >= 2,
+           passed >= (double)seconds);
 }
 
 int main(void)
@@ -54,6 +58,9 @@ int main(void)
     receive(-1, 0);
     receive(-1, 4100000);
     receive(0, 2100000);
+    receive(0, -500000);
+    receive(1, -500000);
+    receive(2, -500000);
     pvm_exit();
     return 0;
 }

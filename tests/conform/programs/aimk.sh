@@ -1,6 +1,7 @@
 # aimk: the directory in which it runs make, and the arguments that it passes to make.
 #@ nodaemon
 #@ needs $DEBIAN_PVM/bin/aimk
+#@ no-space the aimk of PVM 3.4.6 does not find its folder
 unset PVM_ARCH
 mkdir -p one/LINUX64 two three bad
 cat > one/LINUX64/Makefile << 'END'

@@ -4,8 +4,10 @@
 #@ ours-only D22: skip
 . "$CONFORM/functions"
 library=$(find "$DEBIAN_PVM/lib" -name libpvm3.so.3)
-theirs="env LD_LIBRARY_PATH=${library%/*} PVM_ROOT=$DEBIAN_PVM/lib/pvm3"
-$theirs PVM_ALLOW_ROOT=1 $DEBIAN_PVM/bin/pvmd > said 2> errors < /dev/null &
+theirs() {
+    exec env LD_LIBRARY_PATH="${library%/*}" PVM_ROOT="$DEBIAN_PVM/lib/pvm3" PVM_ALLOW_ROOT=1 "$DEBIAN_PVM/bin/$1"
+}
+theirs pvmd > said 2> errors < /dev/null &
 old=$!
 wait_for_text said /
 attempt() {
@@ -19,8 +21,8 @@ attempt console pvm
 attempt conf pvm conf
 attempt run pvm run true
 attempt daemon pvmd
-attempt program $DEBIAN_PVM/bin/hello.pvm
-$theirs $DEBIAN_PVM/bin/pvm < /dev/null | sed -n 1p
+attempt program "$DEBIAN_PVM/bin/hello.pvm"
+theirs pvm < /dev/null | sed -n 1p
 (echo id; echo halt) | PVM_VMID=other pvm | sed -n 1,2p
-echo conf | $theirs $DEBIAN_PVM/bin/pvm | grep "1 host"
+echo conf | theirs pvm | grep "1 host"
 end_daemon $old > ended 2>&1

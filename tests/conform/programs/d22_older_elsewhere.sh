@@ -11,9 +11,9 @@ cat > rsh <<END
 # The simulated other host: its own folder, and Debian's programs first in PATH.
 shift
 export PVM_TMP=$PWD/there PVM_ALLOW_ROOT=1
-export LD_LIBRARY_PATH=${library%/*} PVM_ROOT=$DEBIAN_PVM/lib/pvm3
+export LD_LIBRARY_PATH="${library%/*}" PVM_ROOT="$DEBIAN_PVM/lib/pvm3"
 # The processes on the other host do not end with this command.
-PATH=$DEBIAN_PVM/bin:/usr/bin:/bin exec setsid sh -c "\$*"
+PATH="$DEBIAN_PVM/bin:/usr/bin:/bin" exec setsid sh -c "\$*"
 END
 chmod +x rsh
 export PVM_RSH=$PWD/rsh
@@ -21,7 +21,7 @@ pvm up '$h2 ip=127.0.0.1' > up 2> errors
 echo "up: status $?"
 cat errors
 sed -n 's/^ *\(h2\) .*/\1/p' up
-grep -c "h2: pvmd there is of PVM 3.4.6; trying /" "$PVM_TMP"/pvml.*
+grep -c "h2: pvmd there is of PVM 3.4.6; trying '\?/" "$PVM_TMP"/pvml.*
 pvm delete h2 > /dev/null
 wait_for test ! -e "$(echo there/pvmd.*)"
 pvm up '$h3 ip=127.0.0.1 dx=pvmd' 2>&1 > /dev/null | sed -n 's/ (tried.*//; s/^h3: //p; /try:/p'

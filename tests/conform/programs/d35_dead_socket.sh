@@ -2,5 +2,5 @@
 #@ fresh
 #@ ours-only D35: skip
 export PVMSOCK="$PVM_TMP/nobody"
-$DEBIAN_PVM/bin/hello.pvm | sed "s/ from [a-z].*/ from HOST/"
+"$DEBIAN_PVM/bin/hello.pvm" | sed "s/ from [a-z].*/ from HOST/"
 echo conf | pvm | head -3 | tail -1

@@ -9,5 +9,5 @@ export PVM_TMP="$PVM_TMP/$name/$name"
 pvmd > said 2> errors &
 daemon=$!
 wait_for_text said /
-$DEBIAN_PVM/bin/master1 | wc -l
+"$DEBIAN_PVM/bin/master1" | wc -l
 end_daemon $daemon

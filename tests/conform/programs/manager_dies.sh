@@ -11,11 +11,11 @@ managed() {
 }
 wait_for sh -c 'echo names | pvm | grep -q PVM_RM'
 managed
-$DEBIAN_PVM/bin/hello.pvm | sed "s/from [^ ]*$/from HOST/"
-$DEBIAN_PVM/bin/master1 | sort
+"$DEBIAN_PVM/bin/hello.pvm" | sed "s/from [^ ]*$/from HOST/"
+"$DEBIAN_PVM/bin/master1" | sort
 srm=$(echo "ps -al" | pvm | awk '/srm.pvm/ {print $4}')
 kill -9 "$srm"
 wait_for sh -c '! echo names | pvm | grep -q PVM_RM'
 managed || echo "no manager"
-$DEBIAN_PVM/bin/hello.pvm | sed "s/from [^ ]*$/from HOST/"
-$DEBIAN_PVM/bin/master1 | sort
+"$DEBIAN_PVM/bin/hello.pvm" | sed "s/from [^ ]*$/from HOST/"
+"$DEBIAN_PVM/bin/master1" | sort

@@ -12,6 +12,7 @@
 //! @ hosts 2                    the number of hosts at the start of a run on several hosts
 //! @ one-host REASON            the case does not run on machines of several hosts
 //! @ no-fabric REASON           the case does not run where messages between hosts take a fabric
+//! @ no-space REASON            the case is skipped if the path of the source tree has a space
 //! @ needs PATH                 the case is skipped if that file is missing; $DEBIAN_PVM stands for the /usr of
 //!                              Debian's PVM
 //! @ runs NAME ...              Debian's programs that the case runs, although no script names them
@@ -87,6 +88,8 @@ pub struct Case {
     pub one_host: Option<String>,
     /// Why the case does not run where messages between hosts take a fabric.
     pub no_fabric: Option<String>,
+    /// Why the case cannot run if the path of the source tree has a space.
+    pub no_space: Option<String>,
     pub needs: Vec<PathBuf>,
     pub runs: Vec<String>,
     pub differences: Vec<Difference>,
@@ -159,6 +162,7 @@ fn parse(name: String, kind: Kind, source: PathBuf, text: &str, own: bool) -> Re
         hosts: None,
         one_host: None,
         no_fabric: None,
+        no_space: None,
         needs: Vec::new(),
         runs: Vec::new(),
         differences: Vec::new(),
@@ -186,9 +190,10 @@ fn apply(case: &mut Case, directive: &str) -> Result<()> {
         "log" => case.log = true,
         "unordered" => case.unordered = true,
         "hosts" => case.hosts = Some(rest.parse()?),
-        "one-host" | "no-fabric" if rest.is_empty() => bail!("needs a reason"),
+        "one-host" | "no-fabric" | "no-space" if rest.is_empty() => bail!("needs a reason"),
         "one-host" => case.one_host = Some(rest.to_string()),
         "no-fabric" => case.no_fabric = Some(rest.to_string()),
+        "no-space" => case.no_space = Some(rest.to_string()),
         "needs" => case.needs.push(debian_pvm::expanded(rest).into()),
         "runs" => case.runs.extend(rest.split(' ').map(str::to_string)),
         "differs" => case.differences.push(difference(rest, true)?),

@@ -3,6 +3,7 @@
 use super::case::{Case, Difference, Theirs};
 use super::execute::{End, Runner};
 use super::machine::Side;
+use crate::common::root;
 use crate::counts::Counts;
 use crate::failures;
 use anyhow::{Context, Result, bail};
@@ -47,6 +48,10 @@ impl Verdict {
 pub fn judge(worker: &mut impl Runner, case: &Case) -> Result<Verdict> {
     if let Some(missing) = case.needs.iter().find(|path| !path.exists()) {
         return Ok(Verdict::Skipped(format!("{} is missing", missing.display())));
+    }
+    let has_space = root().to_string_lossy().contains(' ');
+    if let Some(reason) = case.no_space.as_ref().filter(|_| has_space) {
+        return Ok(Verdict::Skipped(format!("the path of the source tree has a space: {reason}")));
     }
     if let Some((defect, theirs)) = &case.ours_only {
         return ours_only(worker, case, defect, *theirs);

@@ -62,40 +62,82 @@ fn a_tree_that_was_copied_or_moved_installs_itself() {
     assert_eq!(installed(&program, &moved, &prefix), "of the original");
 }
 
-#[test]
-fn root_installs_what_another_user_has_built_and_nothing_older_than_a_source() {
+/// Makes a source tree that belongs to another user. Returns `None` where that is not possible.
+fn strangers_tree(place: &Path) -> Option<PathBuf> {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: the test needs root");
-        return;
+        return None;
     }
-    let Some(program) = program() else { return };
-    let place = tempfile::tempdir().unwrap();
-    let tree = source_tree(place.path().join("tree"));
-    for directory in [".cargo", "bench", "crates", "dist", "include", "man"] {
-        fs::create_dir(tree.join(directory)).unwrap();
+    let tree = source_tree(place.join("tree"));
+    for directory in [".cargo", "bench", "crates", "dist", "include", "man", "python/hpvm", "python/src/raw"] {
+        fs::create_dir_all(tree.join(directory)).unwrap();
     }
-    for file in ["Cargo.toml", "Cargo.lock", "Makefile"] {
-        fs::write(tree.join(file), "").unwrap();
+    let project = "[project]\nname = 'hpvm'\nversion = '1'\ndescription = 'none'\n";
+    for (file, text) in [
+        ("Cargo.toml", ""),
+        ("Cargo.lock", ""),
+        ("Makefile", ""),
+        ("python/pyproject.toml", project),
+        ("python/hpvm/__init__.py", ""),
+        ("python/src/lib.rs", ""),
+    ] {
+        fs::write(tree.join(file), text).unwrap();
     }
     // The tests are started in the directory of their crate.
     fs::copy("../dist/install.sh", tree.join("dist/install.sh")).unwrap();
     assert!(Command::new("chown").args(["-R", STRANGER]).arg(&tree).status().unwrap().success());
+    Some(tree)
+}
+
+/// Runs the script for `make` in a source tree. Returns whether it succeeds, and what it says.
+fn install_script(tree: &Path, arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new("dist/install.sh");
+    command.args(arguments).current_dir(tree).env_remove("DESTDIR").env_remove("HPVM_DIST");
+    let output = command.output().unwrap();
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Waits longer than the clock of a file system needs for a tick, some milliseconds.
+fn next_tick() {
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+#[test]
+fn root_installs_what_another_user_has_built_and_nothing_older_than_a_source() {
+    let place = tempfile::tempdir().unwrap();
+    let (Some(program), Some(tree)) = (program(), strangers_tree(place.path())) else { return };
     let prefix = place.path().join("prefix");
-    let install = || {
-        let mut command = Command::new("dist/install.sh");
-        command.args(["install", prefix.to_str().unwrap()]).current_dir(&tree).env_remove("DESTDIR");
-        command.env_remove("HPVM_DIST").output().unwrap()
-    };
-    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said(&install()).contains("hpvm is not built yet"));
-    // The clock of a file system ticks in milliseconds.
-    std::thread::sleep(Duration::from_millis(50));
+    let install = || install_script(&tree, &["install", prefix.to_str().unwrap()]);
+    assert!(install().1.contains("hpvm is not built yet"));
+    next_tick();
     fs::write(tree.join("target/built"), program.to_str().unwrap()).unwrap();
-    let output = install();
-    assert!(output.status.success() && prefix.join("bin/pvm").exists(), "{}", said(&output));
-    std::thread::sleep(Duration::from_millis(50));
+    let (succeeds, said) = install();
+    assert!(succeeds && prefix.join("bin/pvm").exists(), "{said}");
+    next_tick();
     // An old date, as that of a file which was unpacked.
     let source = fs::File::create(tree.join("crates/new.rs")).unwrap();
     source.set_modified(std::time::UNIX_EPOCH).unwrap();
-    assert!(said(&install()).contains("crates/new.rs has changed") || said(&install()).contains("crates has changed"));
+    let said = install().1;
+    assert!(said.contains("crates/new.rs has changed") || said.contains("crates has changed"), "{said}");
+}
+
+#[test]
+fn root_installs_the_python_package_that_another_user_has_built_for_the_same_place() {
+    let place = tempfile::tempdir().unwrap();
+    let (Some(program), Some(tree)) = (program(), strangers_tree(place.path())) else { return };
+    let (prefix, extension) = (place.path().join("prefix"), tree.join("target/extension.so"));
+    let install = || install_script(&tree, &["install-python", prefix.to_str().unwrap(), "--rpath", "/opt/lib"]);
+    next_tick();
+    fs::write(tree.join("target/built"), program.to_str().unwrap()).unwrap();
+    let (succeeds, said) = install();
+    assert!(!succeeds && said.contains("run make python with the same PREFIX"), "{said}");
+    fs::write(&extension, "extension").unwrap();
+    for (built_for, is_right) in [("/usr/lib", false), ("/opt/lib", true)] {
+        fs::write(tree.join("target/built-python"), format!("{built_for}\n{}", extension.display())).unwrap();
+        assert_eq!(install().0, is_right);
+    }
+    assert_eq!(fs::read_to_string(prefix.join("hpvm/_hpvm.abi3.so")).unwrap(), "extension");
+    next_tick();
+    fs::write(tree.join("python/src/lib.rs"), "// changed").unwrap();
+    assert!(!install().0);
 }

@@ -1,5 +1,6 @@
 //! The cases: what users do in jobs, and what befalls jobs.
 
+use super::cgroups::Groups;
 use super::cluster::{Cluster, Said};
 use crate::hosts::network::{is_daemon, name_of};
 use crate::machine::wait_until;
@@ -8,21 +9,50 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::time::Duration;
 
+/// What Slurm needs for a case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    Nothing,
+    /// Control groups that hold the processes of a step together.
+    Groups,
+    /// Control groups that limit memory, too.
+    Memory,
+}
+
+impl Needs {
+    /// Returns what is missing.
+    pub fn missing(self, groups: Option<Groups>) -> Option<&'static str> {
+        match self {
+            Needs::Groups if groups.is_none() => Some("Slurm has no control groups here to hold a step together"),
+            Needs::Memory if groups != Some(Groups::One) => {
+                Some("Slurm needs control groups of version 1 to limit memory")
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A case. After each case, no job, process or file may be left.
 pub struct Case {
     pub name: &'static str,
     /// Whether the case belongs to the short form.
     pub short: bool,
-    pub needs_cgroups: bool,
+    pub needs: Needs,
     pub run: fn(&Cluster<'_>) -> Result<()>,
 }
 
 const fn short(name: &'static str, run: fn(&Cluster<'_>) -> Result<()>) -> Case {
-    Case { name, short: true, needs_cgroups: false, run }
+    Case { name, short: true, needs: Needs::Nothing, run }
 }
 
 const fn long(name: &'static str, run: fn(&Cluster<'_>) -> Result<()>) -> Case {
     Case { short: false, ..short(name, run) }
+}
+
+/// Returns a case after which Slurm itself has to find processes of a step whose parents have ended. Without control
+/// groups it does not find them.
+const fn held(name: &'static str, run: fn(&Cluster<'_>) -> Result<()>) -> Case {
+    Case { needs: Needs::Groups, ..short(name, run) }
 }
 
 /// All cases. Those in which nodes fail come last.
@@ -31,9 +61,9 @@ pub const CASES: &[Case] = &[
     short("a_batch_script_runs_a_program", batch_runs),
     short("a_program_that_srun_starts_finds_the_machine", srun_starts_members),
     short("the_daemons_are_steps_of_the_job", daemons_are_steps),
-    short("a_job_that_ends_takes_its_machine_with_it", job_ends),
+    held("a_job_that_ends_takes_its_machine_with_it", job_ends),
     short("a_daemon_outlives_the_srun_that_started_it", srun_killed),
-    short("scancel_leaves_nothing", scancelled_batch),
+    held("scancel_leaves_nothing", scancelled_batch),
     short("scancel_of_salloc_leaves_nothing", scancelled_salloc),
     short("scancel_ends_a_machine_whose_master_is_outside_the_job", scancelled_up),
     long("a_job_that_is_killed_at_once_leaves_no_process", killed_at_once),
@@ -44,7 +74,7 @@ pub const CASES: &[Case] = &[
     long("variables_of_srun_do_no_harm", variables_of_srun),
     long("tasks_may_use_all_processors_of_the_job", all_processors),
     long("doctor_and_info_name_slurm", doctor_and_info),
-    Case { needs_cgroups: true, ..long("a_task_beyond_the_memory_of_the_job_is_lost_alone", memory_limit) },
+    Case { needs: Needs::Memory, ..long("a_task_beyond_the_memory_of_the_job_is_lost_alone", memory_limit) },
     long("a_daemon_that_is_killed_is_a_lost_host", daemon_killed),
     long("a_node_that_fails_is_told_and_the_job_goes_on", node_fails),
 ];
@@ -128,11 +158,11 @@ fn daemons_are_steps(cluster: &Cluster<'_>) -> Result<()> {
         let said = cluster.sh(&format!("srun --overlap --jobid={job} -w {} scontrol listpids {job}", node.name))?;
         let listed = |pid: u32| said.text.lines().any(|line| line.split_whitespace().next() == Some(&pid.to_string()));
         ensure!(listed(daemon), "Slurm does not list the daemon {daemon} of {}: {}", node.name, said.text);
-        if cluster.has_cgroups {
+        if let Some(groups) = cluster.groups {
             for pid in Cluster::processes(node).into_iter().filter(|pid| is_part(*pid)) {
-                let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
-                let group = format!("/slurm_{}/uid_0/job_{job}/step_", node.name);
-                ensure!(groups.contains(&group), "{pid} on {} is not in {group}: {groups}", node.name);
+                let own = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+                let group = groups.step(&node.name, &job);
+                ensure!(own.contains(&group), "{pid} on {} is not in {group}: {own}", node.name);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A cluster: a controller and three nodes, each in namespaces of its own, under Slurm with munge.
 
-use super::{cgroups, tools};
+use super::cgroups::{self, Groups};
+use super::tools;
 use crate::common::{dist, root};
 use crate::hosts::network::{Host, Network, name_of};
 use crate::machine::wait_until;
@@ -35,8 +36,8 @@ const DAEMONS: [&str; 4] = ["munged", "slurmctld", "slurmd", "slurmscriptd"];
 pub struct Cluster<'a> {
     network: &'a Network,
     folder: PathBuf,
-    /// Whether Slurm holds the processes of a step together by cgroups.
-    pub has_cgroups: bool,
+    /// The control groups by which Slurm holds the processes of a step together.
+    pub groups: Option<Groups>,
 }
 
 /// What a command has done.
@@ -47,8 +48,8 @@ pub struct Said {
 
 impl<'a> Cluster<'a> {
     /// Starts the daemons, and waits until jobs can run.
-    pub fn start(network: &'a Network, folder: &Path) -> Result<Cluster<'a>> {
-        let cluster = Cluster { network, folder: folder.to_path_buf(), has_cgroups: cgroups::obstacle().is_none() };
+    pub fn start(network: &'a Network, folder: &Path, groups: Option<Groups>) -> Result<Cluster<'a>> {
+        let cluster = Cluster { network, folder: folder.to_path_buf(), groups };
         let mut key = vec![0; 1024];
         rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
         fs::create_dir_all(folder.join("home"))?;
@@ -83,7 +84,7 @@ impl<'a> Cluster<'a> {
         fs::write(own.join("etc/munge.key"), key)?;
         fs::set_permissions(own.join("etc/munge.key"), fs::Permissions::from_mode(0o600))?;
         fs::write(own.join("etc/slurm.conf"), self.configuration(host))?;
-        fs::write(own.join("etc/cgroup.conf"), cgroups::CONFIGURATION)?;
+        fs::write(own.join("etc/cgroup.conf"), self.groups.map_or("", Groups::configuration))?;
         let name = &host.name;
         host.sh(&format!(
             "mount --bind {} {INSIDE} && mount --bind {INSIDE}/{name}/tmp /tmp && \
@@ -98,9 +99,10 @@ impl<'a> Cluster<'a> {
         let (name, controller) = (&host.name, &self.controller().name);
         let nodes: Vec<&str> = self.nodes().iter().map(|node| node.name.as_str()).collect();
         let (nodes, plugins) = (nodes.join(","), tools::plugins());
-        let (track, task) = match self.has_cgroups {
-            true => ("cgroup", "task/affinity,task/cgroup"),
-            false => ("linuxproc", "task/affinity"),
+        let (track, task) = match self.groups {
+            Some(Groups::One) => ("cgroup", "task/affinity,task/cgroup"),
+            Some(Groups::Two) => ("cgroup", "task/affinity"),
+            None => ("linuxproc", "task/affinity"),
         };
         format!(
             "ClusterName=hpvm\nSlurmctldHost={controller}\nSlurmUser=root\nSlurmdUser=root\n\
@@ -146,13 +148,27 @@ impl<'a> Cluster<'a> {
     }
 
     fn start_daemon(&self, host: &Host, name: &str, arguments: &[String]) -> Result<()> {
-        let mut command = self.command(host, &tools::daemon(name));
+        let program = tools::daemon(name);
+        let mut command = match self.groups {
+            Some(Groups::Two) if name == "slurmd" => {
+                let mut command = self.command(host, Path::new(cgroups::ENTER[0]));
+                command.args(&cgroups::ENTER[1..]).arg(program);
+                command
+            }
+            _ => self.command(host, &program),
+        };
         command.args(arguments).stdin(Stdio::null());
         // The daemon keeps these files open, so they are no pipes.
         let said = self.folder.join(format!("{}/{name}.said", host.name));
         let file = File::create(&said)?;
         let status = command.stdout(file.try_clone()?).stderr(file).status()?;
-        ensure!(status.success(), "{name} on {}: {}", host.name, fs::read_to_string(said)?);
+        ensure!(
+            status.success(),
+            "{name} on {}: {}{}",
+            host.name,
+            fs::read_to_string(said)?,
+            self.end_of_log(host, name)
+        );
         Ok(())
     }
 
@@ -166,10 +182,16 @@ impl<'a> Cluster<'a> {
         if wait_until(START_WAIT, is_idle) {
             return Ok(());
         }
-        let log = self.folder.join(&self.nodes()[0].name).join("slurmd.log");
+        let end = self.end_of_log(&self.nodes()[0], "slurmd");
+        bail!("the nodes are not idle: {}\n{end}", self.sh("sinfo -N -o '%N %T %E'")?.text)
+    }
+
+    /// Returns the last lines of the log of a daemon on a host.
+    fn end_of_log(&self, host: &Host, name: &str) -> String {
+        let log = self.folder.join(&host.name).join(format!("{name}.log"));
         let log = fs::read_to_string(log).unwrap_or_default();
-        let end: Vec<&str> = log.lines().rev().take(5).collect();
-        bail!("the nodes are not idle: {}\n{}", self.sh("sinfo -N -o '%N %T %E'")?.text, end.join("\n"))
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(5)..].join("\n")
     }
 
     /// Returns a command on a host with the environment of the cluster's users.

@@ -14,6 +14,7 @@ use crate::hosts::network::{Network, Wiring};
 use crate::hosts::sandbox;
 use anyhow::{Context, Result, bail};
 use cases::{CASES, Case};
+use cgroups::Groups;
 use cluster::Cluster;
 use lexopt::prelude::*;
 use std::path::Path;
@@ -77,6 +78,13 @@ fn obstacle() -> Option<String> {
     if let Some(path) = own_tmp {
         return Some(format!("{} is in /tmp, and each host of the cluster has a /tmp of its own", path.display()));
     }
+    // Slurm's configuration ends a value at a space.
+    if root().to_string_lossy().contains(char::is_whitespace) {
+        return Some(format!(
+            "the path of the source tree has a space, with which Slurm finds no plugins: {}",
+            root().display()
+        ));
+    }
     tools::obstacle().or_else(sandbox::obstacle)
 }
 
@@ -121,11 +129,19 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
     if chosen.is_empty() {
         bail!("no such case; there are: {}", CASES.iter().map(|case| case.name).collect::<Vec<_>>().join(", "));
     }
+    let usable = cgroups::usable();
+    if usable == Ok(Groups::Two) {
+        cgroups::enter_whole()?;
+    }
     let network = Network::new(folder, HOSTS, Wiring::Bridge)?;
-    let cluster = Cluster::start(&network, folder)?;
-    match cgroups::obstacle() {
-        None => println!("Slurm holds the processes of a step together by control groups (proctrack/cgroup)"),
-        Some(obstacle) => println!("Slurm follows the processes of a step by their parents: {obstacle}"),
+    let groups = usable.as_ref().ok().copied();
+    let cluster = Cluster::start(&network, folder, groups)?;
+    match usable {
+        Ok(Groups::One) => {
+            println!("Slurm holds the processes of a step together by control groups (proctrack/cgroup)")
+        }
+        Ok(Groups::Two) => println!("Slurm holds the processes of a step together by control groups of version 2"),
+        Err(obstacle) => println!("Slurm follows the processes of a step by their parents: {obstacle}"),
     }
     let mut counts = Counts::default();
     for case in chosen {
@@ -137,8 +153,8 @@ fn inside(folder: &Path, options: &Options) -> Result<()> {
 }
 
 fn run_case(cluster: &Cluster<'_>, case: &Case) -> Counts {
-    if case.needs_cgroups && !cluster.has_cgroups {
-        return Counts::skip(format_args!("{}: no control groups", case.name));
+    if let Some(missing) = case.needs.missing(cluster.groups) {
+        return Counts::skip(format_args!("{}: {missing}", case.name));
     }
     let began = Instant::now();
     let result = (case.run)(cluster);

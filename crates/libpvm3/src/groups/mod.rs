@@ -63,10 +63,7 @@ fn find(guard: &mut Guard, name: &[u8]) -> Result<Group, Code> {
     if !guard.task().is_connected() {
         return Err(Code::SysErr);
     }
-    // On PVM, calls of groups ask the group server, and handlers run while they wait for its answer.
-    if guard.state().has_callbacks {
-        guard.progress();
-    }
+    run_handlers(guard);
     match guard.task().group(name) {
         Some(group) => Ok(group),
         None => match ask(guard, name, Request::Group(ByteBuf::from(name))) {
@@ -74,6 +71,37 @@ fn find(guard: &mut Guard, name: &[u8]) -> Result<Group, Code> {
             answer => answer,
         },
     }
+}
+
+/// Runs the handlers of messages that wait. On PVM, calls of groups ask the group server, and handlers run while they
+/// wait for its answer.
+#[inline]
+fn run_handlers(guard: &mut Guard) {
+    if guard.state().has_callbacks {
+        guard.progress();
+    }
+}
+
+/// Does what [`find`] does, for calls that PVM answers from its own list of a frozen group, without the server.
+#[inline]
+fn find_kept(guard: &mut Guard, name: &[u8]) -> Result<Group, Code> {
+    if guard.state().has_callbacks && guard.task().is_connected() {
+        if let Some(group) = guard.task().group(name).filter(Group::is_kept) {
+            return Ok(group);
+        }
+    }
+    find(guard, name)
+}
+
+/// Looks a member up in a group. On PVM, the server is asked for a member that is not in the list of a frozen group.
+#[inline]
+fn look_up(guard: &mut Guard, name: &[u8], answer: impl Fn(&Group) -> Result<c_int, Code>) -> Outcome {
+    let group = find_kept(guard, name)?;
+    let found = answer(&group);
+    if found.is_err() && group.is_kept() {
+        run_handlers(guard);
+    }
+    Ok(found?)
 }
 
 #[cold]
@@ -126,7 +154,7 @@ pub unsafe extern "C" fn pvm_gsize(group: *const c_char) -> c_int {
     let before = |_: &mut Task| vec![unsafe { traced_name(group) }];
     traced_code(Event::Gsize, before, || {
         // SAFETY: as promised by the caller.
-        unsafe { group_call(group, |guard, name| Ok(find(guard, name)?.size())) }
+        unsafe { group_call(group, |guard, name| Ok(find_kept(guard, name)?.size())) }
     })
 }
 
@@ -136,7 +164,7 @@ pub unsafe extern "C" fn pvm_gettid(group: *const c_char, instance: c_int) -> c_
     let before = |_: &mut Task| vec![unsafe { traced_name(group) }, Value::Int(instance)];
     traced_code(Event::Gettid, before, || {
         // SAFETY: as promised by the caller.
-        unsafe { group_call(group, |guard, name| Ok(find(guard, name)?.tid_of(instance)?)) }
+        unsafe { group_call(group, |guard, name| look_up(guard, name, |group| group.tid_of(instance))) }
     })
 }
 
@@ -146,7 +174,7 @@ pub unsafe extern "C" fn pvm_getinst(group: *const c_char, tid: c_int) -> c_int 
     let before = |_: &mut Task| vec![unsafe { traced_name(group) }, Value::Int(tid)];
     traced_code(Event::Getinst, before, || {
         // SAFETY: as promised by the caller.
-        unsafe { group_call(group, |guard, name| Ok(find(guard, name)?.instance_of(tid)?)) }
+        unsafe { group_call(group, |guard, name| look_up(guard, name, |group| group.instance_of(tid))) }
     })
 }
 
@@ -228,7 +256,7 @@ pub unsafe extern "C" fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int {
 unsafe fn broadcast(group: *const c_char, tag: c_int, sent_to: &RefCell<Vec<c_int>>) -> c_int {
     let mut receivers = None;
     let list = |guard: &mut Guard, name: &[u8]| {
-        let group = find(guard, name)?;
+        let group = find_kept(guard, name)?;
         receivers = Some(guard.task().group_receivers(&group)?);
         Ok(0)
     };

@@ -81,6 +81,13 @@ impl std::fmt::Display for PublishError {
         match self {
             PublishError::Running(file, _) => write!(f, "already running ({})", file.display()),
             PublishError::Legacy(legacy) => write!(f, "{legacy}"),
+            PublishError::System(file, Errno::FBIG) => {
+                write!(
+                    f,
+                    "{}: the limit of the size of files forbids it; lift it (ulimit -f unlimited)",
+                    file.display()
+                )
+            }
             PublishError::System(file, errno) => write!(f, "{}: {errno}", file.display()),
         }
     }
@@ -226,6 +233,10 @@ impl Published {
     }
 
     fn put(&mut self, socket: &Path) -> std::io::Result<()> {
+        // A write beyond the limit of file sizes would end the daemon by a signal, with its files left.
+        if pvm_fmp::file_bytes_max() < socket.as_os_str().len() as u64 {
+            return Err(Errno::FBIG.into());
+        }
         self.handle.set_len(0)?;
         self.handle.rewind()?;
         self.handle.write_all(socket.as_os_str().as_bytes())
@@ -320,7 +331,11 @@ fn alive(socket: &Path) -> bool {
 
 fn create(file: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(file, flags, Mode::RUSR | Mode::WUSR)?.into())
+    let mode = Mode::RUSR | Mode::WUSR;
+    let made = rustix::fs::open(file, flags, mode)?;
+    // The umask may have taken rights of the owner.
+    rustix::fs::fchmod(&made, mode)?;
+    Ok(made.into())
 }
 
 /// Opens a file only if it is regular, belongs to this user, and has only one name. A file with two names is refused

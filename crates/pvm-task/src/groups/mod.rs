@@ -109,6 +109,12 @@ const NOBODY: i32 = -1;
 pub struct Group(Rc<CachedGroup>);
 
 impl Group {
+    /// Returns whether this task has the list of the members of the freeze, and continues with it.
+    #[inline]
+    pub fn is_kept(&self) -> bool {
+        self.0.frozen().is_some()
+    }
+
     /// `pvm_gsize`.
     pub fn size(&self) -> i32 {
         self.0.frozen().map_or_else(|| self.0.view.size(), |frozen| frozen.members.len() as u32) as i32

@@ -54,7 +54,7 @@ pub fn add(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
         Ok(Reply::AddedHosts { count, hosts, reasons }) => {
             call.note(&hosts);
             let text = shape::added(&names, count, &hosts) + &shape::reasons(&names, &hosts, &reasons);
-            call.print(&text)
+            call.print(&(text + &shape::remarks(&names)))
         }
         Ok(_) => call.report("pvm_addhosts", Code::BadMsg),
         Err(code) => call.report("pvm_addhosts", code),

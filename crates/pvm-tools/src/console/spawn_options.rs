@@ -86,8 +86,6 @@ impl SpawnOptions {
             return;
         }
         match option.chars().next() {
-            // As on PVM, such a word means nothing.
-            None | Some('-') => {}
             Some('>') => {
                 self.output = match (&option[1..], option[1..].strip_prefix('>')) {
                     ("", _) => Output::Console,
@@ -109,10 +107,12 @@ impl SpawnOptions {
                 self.flags |= codes::TASK_ARCH;
                 self.place = option.into();
             }
-            Some(_) => {
+            Some(first) if first.is_ascii_lowercase() || first == '.' => {
                 self.flags |= codes::TASK_HOST;
                 self.place = option.into();
             }
+            // As on PVM, such a word means nothing.
+            _ => {}
         }
     }
 }
@@ -146,6 +146,8 @@ mod tests {
             ("-? p", codes::TASK_DEBUG, ""),
             ("- p", 0, ""),
             ("--1 p", 0, ""),
+            ("-%x p", 0, ""),
+            ("-_x -[1] -/tmp p", 0, ""),
             ("-- --foo p", 0, ""),
         ] {
             let (options, _) = options(line).unwrap();

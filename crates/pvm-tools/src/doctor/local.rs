@@ -19,10 +19,14 @@ const DESCRIPTORS_PER_TASK: u64 = 5;
 const OWN_DESCRIPTORS: u64 = 32;
 /// The number of tasks that a host should have room for at least.
 const TASKS_WANTED: u64 = 16;
+/// The largest file, in bytes, that every daemon makes: the table of its host's tasks, in shared memory.
+const DAEMON_FILE_BYTES: u64 = (1 << 20) + 4096;
 /// The size of shared memory, in bytes, that a task should be able to make.
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// The address space, in bytes, that a task needs at least: its own segments and those of some others.
 const ADDRESS_BYTES: u64 = 4 << 30;
+/// Where daemons and tasks open their doorbells and segments again.
+const OWN_DESCRIPTORS_PLACE: &str = "/proc/self/fd";
 /// Free bytes that sockets and logs need, with a reserve.
 const DISK_BYTES: u64 = 4 << 20;
 /// The bytes that the check writes to the socket directory.
@@ -40,6 +44,7 @@ const PTRACE_SCOPE_CLOSED: u32 = 1;
 pub fn checks() -> Vec<Finding> {
     let mut findings = vec![daemon()];
     findings.push(address());
+    findings.push(own_descriptors(Path::new(OWN_DESCRIPTORS_PLACE).is_dir()));
     findings.push(shared_memory());
     findings.extend(limits());
     findings.push(socket_directory());
@@ -137,6 +142,18 @@ fn address_of(name: &str, found: &[IpAddr]) -> Finding {
     Finding::fine("name", format!("{name} is {shown}"))
 }
 
+/// Checks whether a process finds its own descriptors.
+fn own_descriptors(are_there: bool) -> Finding {
+    match are_there {
+        true => Finding::fine("proc", "/proc is mounted"),
+        false => Finding::fault(
+            "proc",
+            "/proc is not mounted: neither daemons nor tasks can make their doorbells",
+            "mount it (as root: mount -t proc proc /proc), or let the container have one",
+        ),
+    }
+}
+
 /// Checks that shared memory can be made.
 fn shared_memory() -> Finding {
     // A file beyond the limit of sizes would end this process by a signal; the check of limits reports that limit.
@@ -167,14 +184,7 @@ fn limits() -> Vec<Finding> {
         false => Finding::fine("descriptors", format!("{files} open files")),
     });
     let below = |resource: Resource, wanted: u64| getrlimit(resource).current.filter(|limit| *limit < wanted);
-    findings.push(match below(Resource::Fsize, SEGMENT_BYTES) {
-        Some(limit) => Finding::warning(
-            "filesize",
-            format!("the limit of the size of files is {limit} bytes, also for shared memory: longer messages fail with PvmNoMem"),
-            "lift it (ulimit -f unlimited) before pvmd is started",
-        ),
-        None => Finding::fine("filesize", "files, and so shared memory, may be large"),
-    });
+    findings.push(file_size(getrlimit(Resource::Fsize).current));
     findings.push(match below(Resource::As, ADDRESS_BYTES) {
         Some(limit) => Finding::warning(
             "addresses",
@@ -186,6 +196,26 @@ fn limits() -> Vec<Finding> {
         None => Finding::fine("addresses", "the address space is large enough"),
     });
     findings
+}
+
+/// Checks the limit of the size of files, in bytes.
+fn file_size(limit: Option<u64>) -> Finding {
+    let cure = "lift it (ulimit -f unlimited) before pvmd is started";
+    match limit.filter(|limit| *limit < SEGMENT_BYTES) {
+        Some(limit) if limit < DAEMON_FILE_BYTES => Finding::fault(
+            "filesize",
+            format!("the limit of the size of files is {limit} bytes: no daemon can make its files"),
+            cure,
+        ),
+        Some(limit) => Finding::warning(
+            "filesize",
+            format!(
+                "the limit of the size of files is {limit} bytes, also for shared memory: longer messages fail with PvmNoMem"
+            ),
+            cure,
+        ),
+        None => Finding::fine("filesize", "files, and so shared memory, may be large"),
+    }
 }
 
 /// Checks that sockets and logs can be written.
@@ -227,8 +257,11 @@ fn full(directory: &Path, free: u64) -> Finding {
 
 /// Writes a file to the directory and removes it.
 fn probe(directory: &Path) -> std::io::Result<()> {
+    // A file beyond the limit of sizes would end this process by a signal; the check of limits reports that limit.
+    let bytes =
+        vec![0; getrlimit(Resource::Fsize).current.map_or(PROBE_BYTES, |limit| PROBE_BYTES.min(limit as usize))];
     let path = directory.join(format!(".hpvm-doctor.{}", std::process::id()));
-    let result = std::fs::File::create_new(&path).and_then(|mut file| file.write_all(&[0; PROBE_BYTES]));
+    let result = std::fs::File::create_new(&path).and_then(|mut file| file.write_all(&bytes));
     // If the file was not made, it is not removed either.
     let _ = std::fs::remove_file(&path);
     result
@@ -286,6 +319,20 @@ fn ptrace_scope(scope: Option<u32>) -> Finding {
 mod tests {
     use super::super::State;
     use super::*;
+
+    #[test]
+    fn a_limit_of_file_sizes_at_which_no_daemon_starts_is_a_fault() {
+        assert_eq!(file_size(Some(0)).state, State::Fault);
+        assert_eq!(file_size(Some(DAEMON_FILE_BYTES)).state, State::Warning);
+        assert_eq!((file_size(Some(SEGMENT_BYTES)).state, file_size(None).state), (State::Fine, State::Fine));
+    }
+
+    #[test]
+    fn a_host_without_proc_is_reported_with_a_cure() {
+        let finding = own_descriptors(false);
+        assert!(finding.state == State::Fault && finding.cure.contains("mount -t proc proc /proc"), "{finding:?}");
+        assert_eq!(own_descriptors(true).state, State::Fine);
+    }
 
     #[test]
     fn a_fabric_that_the_user_has_named_and_that_is_not_there_is_reported_with_a_cure() {

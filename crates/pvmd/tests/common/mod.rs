@@ -71,9 +71,11 @@ impl Directory {
     pub fn rendezvous(&self) -> PathBuf {
         self.0.join(format!("pvmd.{}", rustix::process::geteuid().as_raw()))
     }
+    pub fn log_file(&self) -> PathBuf {
+        self.0.join(format!("pvml.{}", rustix::process::geteuid().as_raw()))
+    }
     pub fn log(&self) -> String {
-        let name = format!("pvml.{}", rustix::process::geteuid().as_raw());
-        std::fs::read_to_string(self.0.join(name)).unwrap_or_default()
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
     }
     /// Waits until the log has that text.
     pub fn wait_for_log(&self, text: &str) {
