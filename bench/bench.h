@@ -57,7 +57,7 @@ static const int array_sizes[] = {1 << 20, 4 << 20, 16 << 20, 64 << 20};
 /* The sizes of messages between two hosts. */
 static const int hosts_sizes[] = {8, 1 << 20, 16 << 20};
 /* The sizes of messages while other processes use the cores. */
-static const int loaded_sizes[] = {8, 64 << 10};
+static const int loaded_sizes[] = {8, 64, 4096, 64 << 10};
 static const int ring_sizes[] = {8, 4096};
 /* The sizes of a task's share in a reduction (doubles that are added) and in a gather, in bytes. */
 static const int reduce_sizes[] = {8, 1 << 20};

@@ -1,4 +1,4 @@
-//! How to wait ([decision 53](../../../docs/decisions/0053-spin-while-the-peer-has-a-core.md)): spin while the peer can
+//! How to wait (`docs/decisions/0053-spin-then-park-beside-other-processes.md`): spin while the peer can
 //! run at the same time, yield if it needs this core, leave a core that both share, then sleep.
 use std::time::Duration;
 

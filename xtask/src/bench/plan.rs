@@ -101,7 +101,7 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         measure,
         busy,
         // A repetition lasts many time slices of the kernel.
-        repetition_ms: if full { 200 } else { 60 },
+        repetition_ms: if full { 120 } else { 40 },
         ..group("loaded", 2, LOADED, rounds(5, 2))
     };
     let memory =

@@ -17,7 +17,7 @@ pub const RING_SIZES: [usize; 2] = [8, 4096];
 pub const NETPIPE_SIZES: [usize; 5] = [8, 64, 4096, 65536, 1 << 20];
 
 /// The sizes of messages while other processes use the cores, in bytes.
-pub const LOADED_SIZES: [usize; 2] = [8, 64 << 10];
+pub const LOADED_SIZES: [usize; 4] = [8, 64, 4096, 64 << 10];
 /// The numbers of tasks whose memory is measured.
 pub const MEMORY_TASKS: [usize; 3] = [1, 32, 1000];
 
