@@ -90,6 +90,12 @@ impl Parker {
         }
     }
 
+    /// Publishes that the owner leaves its core.
+    #[cfg(not(loom))]
+    pub fn leave_core(&self) {
+        self.core.store(0, Ordering::Relaxed);
+    }
+
     /// Returns the core on which the owner was when it last waited; `None` if that is not known.
     #[cfg(not(loom))]
     pub fn core(&self) -> Option<u32> {

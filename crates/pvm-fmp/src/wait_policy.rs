@@ -9,9 +9,9 @@ const SPINS: u32 = 8;
 /// a peer may run after that without an answer.
 const BUDGET: Duration = Duration::from_micros(100);
 /// How long a wait spins for a peer that can run and does not, since another process has its core: a few time slices.
-const PREEMPTED_MAX: Duration = Duration::from_millis(8);
+const PREEMPTED_MAX: Duration = Duration::from_millis(10);
 /// The time between two questions how long the peer has run.
-const MEASURE_EVERY: Duration = Duration::from_micros(20);
+const MEASURE_EVERY: Duration = Duration::from_micros(10);
 /// A yield that takes longer than this has let another task run.
 const OTHERS_RAN: Duration = Duration::from_micros(3);
 /// After this number of yields that have let other processes run, in vain, the waiting task sleeps.
@@ -23,9 +23,7 @@ const CROWDED_YIELDS: u32 = 1;
 const FREE_YIELDS: u32 = 4;
 /// How often the budget may begin anew while a long message arrives: in all 2 ms, in which 4 MB arrive at 2 GB/s.
 const EXTENSIONS_MAX: u32 = 20;
-/// After this number of waits in a row that the peer has ended on the same core, the task leaves the core, but not more
-/// often than every [`PART_EVERY`].
-const SHARED_WAITS: u32 = 16;
+/// The least time between two moves to another core.
 const PART_EVERY: Duration = Duration::from_millis(5);
 /// One in this number of waits has the whole budget although earlier ones were in vain.
 const PROBE_EVERY: u32 = 32;
@@ -109,7 +107,7 @@ impl Waits {
 
     /// Returns whether the task should leave the core, and notes that it does.
     fn parts(&mut self, now: Duration) -> bool {
-        let parts = self.shared >= SHARED_WAITS && self.parted_at.is_none_or(|at| now - at >= PART_EVERY);
+        let parts = self.parted_at.is_none_or(|at| now - at >= PART_EVERY);
         if parts {
             (self.shared, self.parted_at) = (0, Some(now));
         }
@@ -129,6 +127,17 @@ enum Kind {
     AtOnce,
 }
 
+/// How long the peer runs.
+#[derive(Clone, Copy)]
+struct Measured {
+    /// When it was measured first, and how long it had run by then.
+    since: Duration,
+    before: Duration,
+    /// When it was measured last, and how long it had run since the first time.
+    at: Duration,
+    ran: Duration,
+}
+
 /// One wait.
 pub struct Spinner {
     kind: Kind,
@@ -142,8 +151,7 @@ pub struct Spinner {
     others_ran: u32,
     since: Option<Duration>,
     waited: Duration,
-    /// When the peer was measured last, and how long it had run when it was measured first.
-    measured: Option<(Duration, Duration)>,
+    measured: Option<Measured>,
     extensions: u32,
 }
 
@@ -151,7 +159,12 @@ impl Spinner {
     /// Begins a wait.
     pub fn new(crowded: bool, waits: &mut Waits) -> Spinner {
         let kind = if crowded { Kind::Crowded } else { Kind::Ordinary };
-        Spinner { budget: waits.next_budget(), ..Spinner::of(kind) }
+        let mut spinner = Spinner { budget: waits.next_budget(), ..Spinner::of(kind) };
+        if waits.shared > 0 {
+            // The peer needs this core.
+            spinner.spins = SPINS;
+        }
+        spinner
     }
 
     fn of(kind: Kind) -> Spinner {
@@ -231,30 +244,48 @@ impl Spinner {
     fn wait_for_peer(&mut self, now: Duration, waits: &mut Waits, around: &impl Surroundings) -> Wait {
         let here = around.core();
         match around.peer() {
-            Peer::Awake { core } if core == Some(here) && waits.parts(now) => Wait::Part,
-            Peer::Awake { core } if core == Some(here) => {
+            Peer::Awake { core } if core == Some(here) && self.needs_this_core(now, waits, around) => {
+                if waits.parts(now) {
+                    return Wait::Part;
+                }
                 self.yields_here += 1;
                 self.yield_for_a_while()
             }
             Peer::Awake { .. } if self.waited < self.budget || self.peer_waits_for_core(now, around) => Wait::Watch,
-            Peer::Awake { .. } => Wait::Sleep,
-            Peer::Asleep | Peer::Unknown => self.yield_for_a_while(),
+            // A yield to a busy process would take longer than the peer's way out of its sleep.
+            Peer::Asleep if self.waited < self.budget => Wait::Watch,
+            Peer::Awake { .. } | Peer::Asleep => Wait::Sleep,
+            Peer::Unknown => self.yield_for_a_while(),
         }
+    }
+
+    /// Returns whether the peer, which was on this core when it last waited, still is: then it does not run while this task
+    /// does.
+    fn needs_this_core(&mut self, now: Duration, waits: &Waits, around: &impl Surroundings) -> bool {
+        if waits.shared > 0 || self.yields_here > 0 {
+            return true;
+        }
+        let Some(measured) = self.measure(now, around) else { return false };
+        let time = measured.at - measured.since;
+        !time.is_zero() && measured.ran < time / 4
     }
 
     /// Returns whether the peer could run, but has no core: it has not slept, and has run for less than the budget since it
     /// was first measured.
     fn peer_waits_for_core(&mut self, now: Duration, around: &impl Surroundings) -> bool {
-        if self.waited > PREEMPTED_MAX {
-            return false;
-        }
-        if self.measured.is_some_and(|(at, _)| now - at < MEASURE_EVERY) {
-            return true;
-        }
-        let Some(ran) = around.peer_ran() else { return false };
-        let (_, first) = self.measured.unwrap_or((now, ran));
-        self.measured = Some((now, first));
-        ran.saturating_sub(first) < self.budget
+        let budget = self.budget;
+        self.waited <= PREEMPTED_MAX && self.measure(now, around).is_some_and(|measured| measured.ran < budget)
+    }
+
+    /// Returns how long the peer has run since it was first measured in this wait; `None` if it is gone.
+    fn measure(&mut self, now: Duration, around: &impl Surroundings) -> Option<Measured> {
+        let measured = match self.measured {
+            Some(last) if now - last.at < MEASURE_EVERY => last,
+            Some(last) => Measured { at: now, ran: around.peer_ran()?.saturating_sub(last.before), ..last },
+            None => Measured { since: now, before: around.peer_ran()?, at: now, ran: Duration::ZERO },
+        };
+        self.measured = Some(measured);
+        Some(measured)
     }
 
     fn yield_for_a_while(&self) -> Wait {

@@ -57,10 +57,23 @@ impl Company<'_> {
                 std::thread::yield_now();
                 spinner.yielded(self.now() - before);
             }
-            Wait::Part => leave_core(),
+            Wait::Part => self.part(),
             Wait::Sleep => return false,
         }
         true
+    }
+}
+
+impl Company<'_> {
+    /// Moves this task to another core, if it may run on another one. The peer must not do so at the same time, so it no
+    /// longer sees this task on the core from now on.
+    #[cold]
+    fn part(&self) {
+        if let Some(endpoint) = self.0 {
+            endpoint.with_parker(Parker::leave_core);
+        }
+        leave_core();
+        self.core();
     }
 }
 
