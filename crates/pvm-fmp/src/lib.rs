@@ -132,9 +132,9 @@ mod stack;
 mod streamed_body;
 mod two_sided_copy;
 #[cfg(not(loom))]
-mod way_policy;
-#[cfg(not(loom))]
 mod wait_policy;
+#[cfg(not(loom))]
+mod way_policy;
 #[cfg(not(loom))]
 mod ways;
 

@@ -12,6 +12,8 @@ const BUDGET: Duration = Duration::from_micros(100);
 const PREEMPTED_MAX: Duration = Duration::from_millis(10);
 /// The time between two questions how long the peer has run.
 const MEASURE_EVERY: Duration = Duration::from_micros(10);
+/// The time between two questions whether the peer could run.
+const READY_EVERY: Duration = Duration::from_millis(1);
 /// A yield that takes longer than this has let another task run.
 const OTHERS_RAN: Duration = Duration::from_micros(3);
 /// After this number of yields that have let other processes run, in vain, the waiting task sleeps.
@@ -62,6 +64,8 @@ pub trait Surroundings {
     fn peer(&self) -> Peer;
     /// Returns for how long the peer has run since it began; `None` if it is gone.
     fn peer_ran(&self) -> Option<Duration>;
+    /// Returns whether the peer could run now, or does. This takes some microseconds.
+    fn peer_is_ready(&self) -> bool;
 }
 
 /// What a task remembers from wait to wait.
@@ -152,6 +156,8 @@ pub struct Spinner {
     since: Option<Duration>,
     waited: Duration,
     measured: Option<Measured>,
+    /// When the peer was last found ready to run.
+    ready_at: Option<Duration>,
     extensions: u32,
 }
 
@@ -179,6 +185,7 @@ impl Spinner {
             since: None,
             waited: Duration::ZERO,
             measured: None,
+            ready_at: None,
             extensions: 0,
         }
     }
@@ -259,22 +266,31 @@ impl Spinner {
         }
     }
 
-    /// Returns whether the peer, which was on this core when it last waited, still is: then it does not run while this task
-    /// does.
+    /// Returns whether the peer, which was on this core when it last waited, still is: then it could run, and does not while
+    /// this task does.
     fn needs_this_core(&mut self, now: Duration, waits: &Waits, around: &impl Surroundings) -> bool {
         if waits.shared > 0 || self.yields_here > 0 {
             return true;
         }
         let Some(measured) = self.measure(now, around) else { return false };
         let time = measured.at - measured.since;
-        !time.is_zero() && measured.ran < time / 4
+        !time.is_zero() && measured.ran < time / 4 && self.peer_is_ready(now, around)
     }
 
-    /// Returns whether the peer could run, but has no core: it has not slept, and has run for less than the budget since it
-    /// was first measured.
+    /// Returns whether the peer could run, but has no core: it has run for less than the budget since it was first measured.
     fn peer_waits_for_core(&mut self, now: Duration, around: &impl Surroundings) -> bool {
         let budget = self.budget;
-        self.waited <= PREEMPTED_MAX && self.measure(now, around).is_some_and(|measured| measured.ran < budget)
+        self.waited <= PREEMPTED_MAX
+            && self.measure(now, around).is_some_and(|measured| measured.ran < budget)
+            && self.peer_is_ready(now, around)
+    }
+
+    /// Asks once in a while whether the peer could run. Otherwise it sleeps in a call of its own, and will not answer soon.
+    fn peer_is_ready(&mut self, now: Duration, around: &impl Surroundings) -> bool {
+        if self.ready_at.is_none_or(|at| now - at >= READY_EVERY) {
+            self.ready_at = around.peer_is_ready().then_some(now);
+        }
+        self.ready_at.is_some()
     }
 
     /// Returns how long the peer has run since it was first measured in this wait; `None` if it is gone.

@@ -69,6 +69,8 @@ struct Task {
     core: usize,
     published: Cell<Option<u32>>,
     ran: Duration,
+    /// Cleared for a task that sleeps in a call of its own.
+    is_ready: bool,
     /// When the message arrives that the task waits for.
     message: Option<Duration>,
 }
@@ -96,6 +98,9 @@ impl Surroundings for View<'_> {
     }
     fn peer_ran(&self) -> Option<Duration> {
         Some(self.peer.ran)
+    }
+    fn peer_is_ready(&self) -> bool {
+        self.peer.is_ready
     }
 }
 
@@ -147,6 +152,7 @@ impl Model {
             core: places[at],
             published: Cell::new(None),
             ran: Duration::ZERO,
+            is_ready: true,
             message: None,
         };
         let run = Run { messages: 0, sleeps: 0, parts: 0, time: Duration::ZERO, waited: Duration::ZERO };
@@ -249,8 +255,10 @@ impl Model {
 
     fn wait(&mut self, at: usize, task: usize) -> Duration {
         let now = self.cores[at].now;
-        let (mut waits, mut doing) =
-            (std::mem::take(&mut self.tasks[task].waits), std::mem::replace(&mut self.tasks[task].doing, Doing::Asleep));
+        let (mut waits, mut doing) = (
+            std::mem::take(&mut self.tasks[task].waits),
+            std::mem::replace(&mut self.tasks[task].doing, Doing::Asleep),
+        );
         let Doing::Waiting(spinner) = &mut doing else {
             // It has been woken, and the message is about to arrive.
             self.tasks[task].waits = waits;
@@ -397,6 +405,7 @@ fn every_wait_ends_in_sleep() {
         core: 0,
         published: Cell::new(Some(1)),
         ran: now,
+        is_ready: true,
         message: None,
     };
     for mut spinner in [Kind::Ordinary, Kind::Patient, Kind::Crowded, Kind::AtOnce].map(Spinner::of) {
@@ -407,6 +416,31 @@ fn every_wait_ends_in_sleep() {
             now += us(1);
         }
         assert!(now - start <= PREEMPTED_MAX + us(10));
+    }
+}
+
+#[test]
+fn a_peer_that_sleeps_in_a_call_of_its_own_is_not_awaited_for_long() {
+    let task = |is_ready, core| Task {
+        doing: Doing::Working(us(1)),
+        waits: Waits::default(),
+        core: 0,
+        published: Cell::new(Some(core)),
+        ran: Duration::ZERO,
+        is_ready,
+        message: None,
+    };
+    for core in [0, 1] {
+        let (own, peer, mut waits, mut now) = (task(true, 0), task(false, core), Waits::default(), us(0));
+        let mut spinner = Spinner::new(false, &mut waits);
+        loop {
+            match spinner.next(&mut waits, &View { now, own: &own, peer: &peer }) {
+                Wait::Sleep => break,
+                next => assert_eq!(next, Wait::Watch),
+            }
+            now += us(1);
+        }
+        assert!(now <= BUDGET + us(20));
     }
 }
 

@@ -501,7 +501,8 @@ mod tests {
     fn tasks_that_sleep_or_are_gone_do_not_crowd_the_cores() {
         let mut connections = Connections::new(Tid(0x40000)).unwrap();
         let view = PortView::new(connections.ports().unwrap()).unwrap();
-        let tasks: Vec<_> = (1..=cores() + 1)
+        let cores = cores();
+        let tasks: Vec<_> = (1..=cores + 1)
             .map(|slot| {
                 let (peer, link) = ControlSocket::pair().unwrap();
                 let (number, tid) = (connections.add(link), Tid(0x40000 + slot));

@@ -4,6 +4,7 @@ use crate::parker::Parker;
 use crate::segment::Header;
 use crate::sync::ReadOnlyLoad;
 use crate::wait_policy::{Peer, Spinner, Surroundings, Wait, Waits};
+use std::io::Read;
 use std::time::Duration;
 
 /// The surroundings of a task: `None` for one that is not enrolled.
@@ -35,6 +36,14 @@ impl Surroundings for Company<'_> {
     fn peer(&self) -> Peer {
         let Some(parker) = self.header().map(|header| &header.parker.0) else { return Peer::Unknown };
         if parker.is_parked() { Peer::Asleep } else { Peer::Awake { core: parker.core() } }
+    }
+
+    fn peer_is_ready(&self) -> bool {
+        let Some(header) = self.header() else { return false };
+        let mut text = [0; STAT_BYTES];
+        let read = std::fs::File::open(format!("/proc/{}/stat", header.pid.load_relaxed()))
+            .and_then(|mut file| file.read(&mut text));
+        read.is_ok_and(|bytes| is_ready(&text[..bytes]))
     }
 
     fn peer_ran(&self) -> Option<Duration> {
@@ -83,6 +92,15 @@ impl Endpoint {
     }
 }
 
+/// As many bytes of `/proc/PID/stat` as hold the state of the process.
+const STAT_BYTES: usize = 64;
+
+/// Returns whether `/proc/PID/stat` names a process that could run: its state stands behind its name in brackets, which may
+/// contain brackets.
+fn is_ready(stat: &[u8]) -> bool {
+    stat.iter().rposition(|byte| *byte == b')').is_some_and(|end| stat[end..].starts_with(b") R"))
+}
+
 /// Reads a clock of the system.
 fn clock(id: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -99,5 +117,18 @@ fn leave_core() {
     others.unset(rustix::thread::sched_getcpu());
     if others.count() > 0 && rustix::thread::sched_setaffinity(None, &others).is_ok() {
         let _ = rustix::thread::sched_setaffinity(None, &before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_process_stands_behind_its_name() {
+        assert!(is_ready(b"12 (a task) R 1 12 12 0"));
+        assert!(is_ready(b"12 (a) R) R 1 12 12 0"));
+        assert!(!is_ready(b"12 (a) R b) S 1 12 12 0"));
+        assert!(!is_ready(b""));
     }
 }
