@@ -42,6 +42,10 @@ const NO_SPACE: (&str, &str) = (
 const NO_MEMORY: (&str, &str) =
     ("a_reduction_without_memory_fails_and_nothing_else", "the sanitizer ends a program that finds no memory");
 
+/// See [`OWN_ALLOCATOR`].
+const STARTED_PROCESS: (&str, &str) =
+    ("process_start", "the sanitizers know no process that shares the memory of another one, on a stack of its own");
+
 /// The package whose unit tests the short form runs: it has nearly all unsafe code.
 const SHORT: [&str; 1] = ["pvm-fmp"];
 
@@ -52,7 +56,7 @@ const SANITIZERS: [Sanitizer; 2] = [
         flags: "",
         builds_std: false,
         variables: &[],
-        left_out: &[OWN_ALLOCATOR, LITTLE_SPACE, NO_SPACE, NO_MEMORY],
+        left_out: &[OWN_ALLOCATOR, LITTLE_SPACE, NO_SPACE, NO_MEMORY, STARTED_PROCESS],
         planted: &[Planted::Program("use-after-free")],
     },
     Sanitizer {
@@ -69,6 +73,7 @@ const SANITIZERS: [Sanitizer; 2] = [
             LITTLE_SPACE,
             NO_SPACE,
             NO_MEMORY,
+            STARTED_PROCESS,
             ("a_rendezvous_over_memory_that_is_not_there_is_tried_once", "it has one thread, and takes 8 GiB here"),
             ("signal_handlers_do_no_harm", "signals are held back here until the next call that the sanitizer knows"),
         ],

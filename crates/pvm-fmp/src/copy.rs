@@ -51,17 +51,21 @@ pub fn copied_bytes() -> u64 {
 
 /// Reads one byte of each page. Of memory that faults, the program's handler may repair the page, or leave the call by
 /// `longjmp`: it does so here, where nobody has been told of the message yet, and not in the middle of the copy.
-#[inline(always)]
+#[inline(never)]
 pub fn touch_pages(bytes: &[u8]) {
-    let Some(last) = bytes.last() else { return };
-    let mut at = 0;
-    while at < bytes.len() {
-        // SAFETY: a reference can be read.
-        unsafe { std::ptr::read_volatile(&bytes[at]) };
-        at += PAGE_BYTES;
+    bytes.chunks(PAGE_BYTES).for_each(touch_ends);
+}
+
+/// Does what [`touch_pages`] does, for bytes that are in two pages at most.
+#[inline(always)]
+pub fn touch_ends(bytes: &[u8]) {
+    if let [first, .., last] = bytes {
+        // SAFETY: references can be read.
+        unsafe {
+            std::ptr::read_volatile(first);
+            std::ptr::read_volatile(last);
+        }
     }
-    // SAFETY: as above.
-    unsafe { std::ptr::read_volatile(last) };
 }
 
 /// Copies bytes.

@@ -86,7 +86,9 @@ impl CellWord {
 /// `barriers` is as in [`ring`].
 #[inline]
 pub(super) fn pass_at_once(peer: &mut Peer, barriers: bool, meta: &Meta, body: &[u8]) -> Option<Sent> {
-    touch_pages(body);
+    if body.len() >= PIPELINED_BYTES_MIN {
+        touch_pages(body);
+    }
     let (memory, cell) = peer.pair.take(body.len())?;
     let queue = |peer: &mut Peer, word: CellWord, order| {
         let queued = peer.push_if_room(Kind::Passed, meta, &entry_of(word, body.len(), order));

@@ -20,7 +20,7 @@
 use crate::Immediate;
 use crate::Meta;
 use crate::clock::Clock;
-use crate::copy::touch_pages;
+use crate::copy::touch_ends;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use stamp::{
     HELD_BLOCKS, HELD_MESSAGE, IMMEDIATE, PARITY, Position, SKIP, bytes_of, fields, is_of_round, kind_of, well_known_of,
@@ -173,7 +173,7 @@ impl Writer {
         let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
         if !rest.is_empty() {
             // The bytes of half a message might look like stamps.
-            touch_pages(body);
+            touch_ends(body);
             self.write_rest(ring, rest);
         }
         self.publish(ring, stamp | fields(body.len(), 0), meta, first);
