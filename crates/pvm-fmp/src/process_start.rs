@@ -135,7 +135,7 @@ fn execute(child: &Child<'_>) -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::NOEXEC)
 }
 
-/// Gives the child its streams, group, processors, directory and limit.
+/// Sets up the child: its streams, process group, processors, directory, and limit of descriptors.
 fn prepare(program: &Program) -> rustix::io::Result<()> {
     let [input, output, errors] = &program.streams;
     rustix::stdio::dup2_stdin(input.as_fd())?;

@@ -2,7 +2,7 @@
 //! run at the same time, yield if it needs this core, leave a core that both share, then sleep.
 use std::time::Duration;
 
-/// The number of watches without a system call, of some hundred nanoseconds each: an answer from another core arrives
+/// The number of watches without a system call, of some hundred nanoseconds to two microseconds each: an answer from another core arrives
 /// within that time. More watches would delay the answer of a task that has to run on the same core.
 const SPINS: u32 = 8;
 /// How long a wait spins or yields before it sleeps, unless earlier waits have shown that this is in vain; and for how long
@@ -75,14 +75,14 @@ pub struct Waits {
     budget: Duration,
     /// The waits since the last one with the whole budget.
     waits: u32,
-    /// The number of waits in a row that the peer has ended on this task's core.
-    shared: u32,
+    /// Whether the peer ended the last wait on this task's core.
+    shares_core: bool,
     parted_at: Option<Duration>,
 }
 
 impl Default for Waits {
     fn default() -> Waits {
-        Waits { budget: BUDGET, waits: 0, shared: 0, parted_at: None }
+        Waits { budget: BUDGET, waits: 0, shares_core: false, parted_at: None }
     }
 }
 
@@ -106,14 +106,14 @@ impl Waits {
             false if self.budget < BUDGET => self.budget = (2 * self.budget.max(spinner.waited)).min(BUDGET),
             _ => {}
         }
-        self.shared = if slept || spinner.yields_here == 0 { 0 } else { self.shared + 1 };
+        self.shares_core = !slept && spinner.yields_here > 0;
     }
 
     /// Returns whether the task should leave the core, and notes that it does.
     fn parts(&mut self, now: Duration) -> bool {
         let parts = self.parted_at.is_none_or(|at| now - at >= PART_EVERY);
         if parts {
-            (self.shared, self.parted_at) = (0, Some(now));
+            (self.shares_core, self.parted_at) = (false, Some(now));
         }
         parts
     }
@@ -166,7 +166,7 @@ impl Spinner {
     pub fn new(crowded: bool, waits: &mut Waits) -> Spinner {
         let kind = if crowded { Kind::Crowded } else { Kind::Ordinary };
         let mut spinner = Spinner { budget: waits.next_budget(), ..Spinner::of(kind) };
-        if waits.shared > 0 {
+        if waits.shares_core {
             // The peer needs this core.
             spinner.spins = SPINS;
         }
@@ -269,7 +269,7 @@ impl Spinner {
     /// Returns whether the peer, which was on this core when it last waited, still is: then it could run, and does not while
     /// this task does.
     fn needs_this_core(&mut self, now: Duration, waits: &Waits, around: &impl Surroundings) -> bool {
-        if waits.shared > 0 || self.yields_here > 0 {
+        if waits.shares_core || self.yields_here > 0 {
             return true;
         }
         let Some(measured) = self.measure(now, around) else { return false };

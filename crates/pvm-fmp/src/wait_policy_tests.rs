@@ -299,6 +299,7 @@ impl Model {
     fn part(&mut self, at: usize, task: usize) {
         let Some(&other) = self.machine.allowed.iter().find(|core| **core != at) else { return };
         self.run.parts += 1;
+        self.tasks[task].published.set(None);
         self.cores[at].queue.pop_front();
         self.cores[other].queue.push_back(Process::Task(task));
         self.tasks[task].core = other;

@@ -137,7 +137,7 @@ impl SocketDirectory {
     }
 }
 
-/// Gives the owner all rights, some of which the umask may have taken (`umask 777`), and nobody else any.
+/// Sets the mode to 0700. The umask may have taken rights of the owner (`umask 777`).
 fn allow_owner(path: &Path) -> Result<(), Errno> {
     match rustix::fs::lstat(path)?.st_mode & 0o777 {
         0o700 => Ok(()),

@@ -36,7 +36,7 @@ const DAEMONS: [&str; 4] = ["munged", "slurmctld", "slurmd", "slurmscriptd"];
 pub struct Cluster<'a> {
     network: &'a Network,
     folder: PathBuf,
-    /// The control groups by which Slurm holds the processes of a step together.
+    /// The cgroups in which Slurm tracks the processes of a step.
     pub groups: Option<Groups>,
 }
 

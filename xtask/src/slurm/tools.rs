@@ -29,7 +29,7 @@ const PACKAGES: [&str; 15] = [
 /// Programs that behave as their own names demand. Debian's packages make these links when they are installed.
 const LINKS: [&str; 3] = ["slurmctld", "slurmd", "slurmstepd"];
 
-/// The plugins that the clusters of the tests load, of which some need libraries that no program needs.
+/// The Slurm plugins that the test clusters load. Some need libraries that no Slurm program needs.
 const PLUGINS: [&str; 6] =
     ["auth_munge", "cgroup_v1", "cgroup_v2", "jobacct_gather_linux", "select_cons_tres", "task_affinity"];
 

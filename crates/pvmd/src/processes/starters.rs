@@ -128,8 +128,8 @@ impl Starter {
     }
 }
 
-/// Gives the calling thread descriptors of its own. Where it cannot have a table of its own, each start takes a little
-/// longer.
+/// Gives the calling thread its own table of descriptors. If the system cannot do that, the thread uses the daemon's table,
+/// and each start takes a little longer.
 fn own_descriptors(all: &Arc<[OwnedFd; 2]>) -> Own {
     let [one, other] = &**all;
     let Ok(own) = separate_thread([one.as_fd(), other.as_fd()]) else { return Own::Shared(all.clone()) };
@@ -299,7 +299,7 @@ impl Starters {
         (self.threads.len(), self.batches.iter().map(|batch| batch.jobs.len()).sum())
     }
 
-    /// Gives jobs to threads.
+    /// Assigns the waiting jobs to threads that have room.
     fn order_next(&mut self) {
         for place in 0..self.batches.len() {
             let batch = self.batches[place].number;
