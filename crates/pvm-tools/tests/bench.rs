@@ -158,8 +158,9 @@ fn start(sandbox: &Sandbox, tasks: usize) -> (Child, Vec<Pid>) {
         ours.sort_by_key(|task| task["tid"].as_str().unwrap().to_owned());
         let director = ours.first().map(|task| task["parent"].clone());
         let director = all.iter().find(|task| Some(&task["tid"]) == director.as_ref());
-        let pid = |task: &Value| Pid::from_raw(task["pid"].as_i64().unwrap() as i32).unwrap();
-        processes = director.into_iter().chain(ours).map(pid).collect();
+        // A task that is being started has no process yet.
+        let pid = |task: &Value| task["pid"].as_i64().and_then(|pid| Pid::from_raw(pid as i32));
+        processes = director.into_iter().chain(ours).filter_map(pid).collect();
         processes.len() == tasks
     }));
     (bench, processes)

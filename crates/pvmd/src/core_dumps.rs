@@ -54,9 +54,3 @@ fn values() -> MutexGuard<'static, usize> {
     static VALUES: Mutex<usize> = Mutex::new(0);
     VALUES.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// Runs a function that starts another program, and waits until that is executed.
-pub fn as_before<T>(start: impl FnOnce() -> T) -> T {
-    let _before = AsBefore::begin();
-    crate::watchdog::may_wait(start)
-}

@@ -1,8 +1,9 @@
 //! Untrusted input of the daemon other than frames (docs/testing.md).
 use crate::arguments::{self, Command};
+use crate::background_command::OutputPipe;
 use crate::start::reason::read_answer;
 use crate::start::reason::{FailedStart, Outcome, is_not_found};
-use crate::start::remote_command::{Lines, OutputPipe};
+use crate::start::remote_command::Lines;
 use crate::{program_search, resolve, route, settings};
 use pvm_core::dialogue::{self, DaemonCommand, LINE_BYTES_MAX};
 use pvm_core::hostfile::parse_host;

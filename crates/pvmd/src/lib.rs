@@ -7,6 +7,7 @@
 
 mod addresses;
 mod arguments;
+mod background_command;
 mod broadcast;
 mod clock;
 mod connections;

@@ -1,14 +1,11 @@
 //! Look-ups of host names. A separate process serves each request, so that the daemon does not wait for a name server.
+use crate::background_command::BackgroundCommand;
 use crate::resolve;
 use crate::source::Source;
-use crate::watchdog::may_wait;
 use pvm_core::codes::Code;
 use pvm_core::wire::ResolvedHost;
-use rustix::event::epoll::{self, EventFlags};
 use std::collections::HashMap;
-use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
-use std::process::Child;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 /// The results for the names of one request, in order.
@@ -16,7 +13,7 @@ pub type Answers = Vec<Result<ResolvedHost, Code>>;
 
 /// A look-up that runs.
 struct NameLookup {
-    child: Child,
+    command: BackgroundCommand,
     /// What the process has printed so far.
     text: Vec<u8>,
     names: usize,
@@ -36,24 +33,27 @@ impl NameLookups {
 
     /// Begins to look names up. If no process could be started or watched, returns the answers at once.
     pub fn begin(&mut self, request: u32, names: &[String]) -> Option<Answers> {
-        let Ok(child) = may_wait(|| resolve::command(names).spawn()) else { return Some(Vec::new()) };
-        let output = child.stdout.as_ref().expect("the command has a pipe for its output").as_fd();
-        let watched = epoll::add(&self.epoll, output, Source::NameLookup(request).data(), EventFlags::IN);
-        self.running.insert(request, NameLookup { child, text: Vec::new(), names: names.len() });
-        if watched.is_err() { self.read(request) } else { None }
+        let start = || {
+            let command = BackgroundCommand::start(resolve::command(names), true, b"")?;
+            command.watch(&self.epoll, Source::NameLookup(request).data())?;
+            std::io::Result::Ok(command)
+        };
+        let Ok(command) = start() else { return Some(Vec::new()) };
+        self.running.insert(request, NameLookup { command, text: Vec::new(), names: names.len() });
+        None
     }
 
     /// Reads what a process has printed. Returns the answers when it has ended.
     pub fn read(&mut self, request: u32) -> Option<Answers> {
         let lookup = self.running.get_mut(&request)?;
-        let mut data = [0; 4096];
-        let count = lookup.child.stdout.as_mut().map_or(0, |output| output.read(&mut data).unwrap_or(0));
-        lookup.text.extend_from_slice(&data[..count]);
-        if count > 0 {
+        // The status is read first: all that a process has printed that has ended is read below.
+        let has_ended = !matches!(lookup.command.status(), Ok(None));
+        lookup.text.extend(lookup.command.output.read());
+        lookup.command.errors.read();
+        if !has_ended {
             return None;
         }
-        let mut lookup = self.running.remove(&request)?;
-        let _ = lookup.child.wait();
+        let lookup = self.running.remove(&request)?;
         Some(resolve::read_answers(&lookup.text, lookup.names))
     }
 }

@@ -104,7 +104,9 @@ pub fn own_among(names: Vec<String>) -> Vec<String> {
     if names.is_empty() {
         return names;
     }
-    let Ok(mut child) = command(&names).spawn() else { return Vec::new() };
+    let mut command = command(&names);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut child) = command.spawn() else { return Vec::new() };
     let mut text = Vec::new();
     let end = Instant::now() + OWN_NAMES_WAIT;
     while let Some(output) = child.stdout.as_mut() {
@@ -127,7 +129,7 @@ pub fn own_among(names: Vec<String>) -> Vec<String> {
 /// Returns the command that looks names up.
 pub fn command(names: &[String]) -> Command {
     let mut command = Command::new("/proc/self/exe");
-    command.arg("--resolve").args(names).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.arg("--resolve").args(names);
     command
 }
 

@@ -7,7 +7,7 @@ use crate::source::Source;
 use rustix::event::epoll::EventData;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,17 +17,6 @@ const LOOKS_MAX: usize = 5;
 /// What the loop does while it waits for events, and while it does something without an event.
 const WAITS: u64 = u64::MAX;
 const NO_EVENT: u64 = u64::MAX - 1;
-
-/// How many threads run a function that may wait.
-static MAY_WAIT: AtomicUsize = AtomicUsize::new(0);
-
-/// Runs a function that may wait, and for which there is no other way yet.
-pub fn may_wait<T>(function: impl FnOnce() -> T) -> T {
-    MAY_WAIT.fetch_add(1, Ordering::Relaxed);
-    let result = function();
-    MAY_WAIT.fetch_sub(1, Ordering::Relaxed);
-    result
-}
 
 /// Watches the loop, in a debug build.
 pub struct Watchdog {
@@ -106,7 +95,7 @@ impl Looks {
     /// Returns the sleep of the loop, if it sleeps and does not wait for events.
     fn sleep(&self) -> Option<Sleep> {
         let doing = self.doing.upgrade()?.load(Ordering::Relaxed);
-        if doing == WAITS || MAY_WAIT.load(Ordering::Relaxed) > 0 {
+        if doing == WAITS {
             return None;
         }
         let status = std::fs::read_to_string(&self.status).ok()?;

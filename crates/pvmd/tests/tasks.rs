@@ -114,7 +114,7 @@ fn more_tasks_than_the_soft_limit_of_descriptors_run_and_have_that_limit() {
     assert_eq!(task.output_of(spawn_of("/bin/sh", &["-c", "ulimit -Sn; ls /proc/self/fd | wc -l"], 1)), "128\n4\n");
 }
 
-/// A daemon whose search path is a file system of ours, or `None` if no file system can be mounted here.
+/// A daemon whose search path and remote shell are on a file system of ours, or `None` if no file system can be mounted here.
 fn daemon_on_a_file_system(directory: &Directory) -> Option<(Daemon, FileSystem)> {
     let place = directory.0.join("stopped");
     std::fs::create_dir(&place).unwrap();
@@ -123,7 +123,7 @@ fn daemon_on_a_file_system(directory: &Directory) -> Option<(Daemon, FileSystem)
         let mut command = Command::new("unshare");
         command.args(["-m", "/bin/bash", "-c", &format!("{mount} && {then}"), program().to_str().unwrap()]);
         let mut command = directory.prepared(command);
-        command.env("PVM_PATH", &place).stdin(system.descriptor());
+        command.env("PVM_PATH", &place).env("PVM_RSH", place.join("program")).stdin(system.descriptor());
         command
     };
     if !FileSystem::new().is_some_and(|system| mounted(&system, "true").status().unwrap().success()) {
@@ -171,6 +171,21 @@ fn a_program_that_cannot_be_read_holds_up_only_who_needs_it() {
     let directory = Directory::new();
     let Some((daemon, system)) = daemon_on_a_file_system(&directory) else { return };
     the_file_system_holds_up_only_who_needs_it(&daemon, system.serve(|operation| operation != OPEN), OPEN);
+}
+
+#[test]
+fn a_remote_shell_that_cannot_be_read_holds_up_only_who_adds_a_host() {
+    let directory = Directory::new();
+    let Some((daemon, system)) = daemon_on_a_file_system(&directory) else { return };
+    let server = system.serve(|operation| operation != OPEN);
+    let (mut one, mut other) = (Client::enroll(&daemon.socket), Client::enroll(&daemon.socket));
+    let request = one.begin(Request::AddHosts(vec![text("192.0.2.7")]));
+    eventually("a request that is not answered", || server.has_held(OPEN));
+    assert_eq!(other.output_of(spawn_of("/bin/echo", &["well"], 1)), "well\n");
+    assert!(one.inbox.is_empty());
+    drop(server);
+    let ToTask::Reply { wait, reply: Reply::AddedHosts { count: 0, reasons, .. } } = one.next().0 else { panic!() };
+    assert!(wait == request && reasons[0].contains("program"), "{reasons:?}");
 }
 
 #[test]

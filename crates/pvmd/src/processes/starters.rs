@@ -6,6 +6,7 @@
 //! descriptors for each task. The threads live as long as the daemon, because the system sends a process its parent-death
 //! signal when the thread ends that has started it.
 use super::launch::Launch;
+use crate::background_command::copy_of;
 use crate::core_dumps::AsBefore;
 use crate::daemon::release_terminal;
 use pvm_fmp::descriptor::separate_thread;
@@ -367,8 +368,4 @@ impl Starters {
         self.failed.push((number, Failure { error, was_tried }));
         ring(&self.bell);
     }
-}
-
-fn copy_of(error: &io::Error) -> io::Error {
-    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }

@@ -8,6 +8,7 @@
 //! guard was not found, the keeper may be killed some milliseconds after the daemon. So the keeper is a program that waits
 //! for the daemon's end, not a shell script that looks from time to time.
 use super::step_guard;
+use crate::core_dumps::AsBefore;
 use crate::{log, socket_directory};
 use pvm_core::hostfile::parse_host;
 use pvm_link::remote_shell::RemoteShell;
@@ -47,7 +48,9 @@ pub struct Files<'a> {
 /// daemon that is killed stay until the next daemon of the same machine.
 pub fn start(variable: impl Fn(&str) -> Option<OsString>, files: &Files<'_>) {
     let Some(mut command) = command(variable, files) else { return };
-    let Ok(mut keeper) = crate::core_dumps::as_before(|| command.spawn()) else { return };
+    let before = AsBefore::begin();
+    let Ok(mut keeper) = command.spawn() else { return };
+    drop(before);
     if let Some(output) = keeper.stdout.take() {
         // Without an answer, or after a failure, the daemon goes on without a keeper.
         let end = Instant::now() + READY_WAIT;

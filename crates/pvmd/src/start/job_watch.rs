@@ -3,10 +3,10 @@
 //! Slurm ends the steps of a job, and everything that they have started. But `salloc` runs its command, and so the
 //! master, on the host where the user has typed it, which need not belong to the job. So the master asks Slurm whether
 //! the job is over: when a daemon or its step ends, and from time to time.
+use crate::background_command::{BackgroundCommand, OutputPipe};
 use pvm_link::rendezvous;
 use std::ffi::OsString;
-use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The pause between the end of a daemon and the question, so that many daemons that end together cause one question.
@@ -16,8 +16,6 @@ const PERIOD: Duration = Duration::from_secs(300);
 /// The pause between two looks at the command that asks, and the time that the command may take.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
-/// The most bytes of an answer that are read; an answer has some words.
-const ANSWER_BYTES_MAX: u64 = 4096;
 /// The states of a job that has hosts.
 const STATES_WITH_HOSTS: [&str; 6] = ["CONFIGURING", "RESIZING", "RUNNING", "SIGNALING", "STOPPED", "SUSPENDED"];
 /// What Slurm says of a job that it has forgotten.
@@ -30,7 +28,7 @@ pub struct JobWatch {
     /// When the next question is due, or the next look at the command that asks.
     next: Instant,
     /// The command that asks, and the time until which it may run.
-    question: Option<(Child, Instant)>,
+    question: Option<(BackgroundCommand, Instant)>,
     /// Whether a daemon has ended while the command ran.
     asks_again: bool,
 }
@@ -65,23 +63,23 @@ impl JobWatch {
         if now < self.next {
             return None;
         }
-        let Some((child, until)) = &mut self.question else {
+        let Some((command, until)) = &mut self.question else {
             // Without `squeue` the machine stays until somebody halts it.
-            self.question = ask(job).ok().map(|child| (child, now + ANSWER_WAIT));
+            self.question = ask(job).ok().map(|command| (command, now + ANSWER_WAIT));
             self.next = now + if self.question.is_some() { LOOK_PAUSE } else { PERIOD };
             return None;
         };
-        let is_over = match child.try_wait() {
+        let is_over = match command.status() {
             Ok(None) if now < *until => {
                 self.next = now + LOOK_PAUSE;
                 return None;
             }
             Ok(Some(status)) => {
-                let (said, complaint) = (text(child.stdout.take()), text(child.stderr.take()));
-                is_over(status.success(), &said, &complaint)
+                let [said, complaint] = [&mut command.output, &mut command.errors].map(OutputPipe::read);
+                is_over(status.success(), &String::from_utf8_lossy(&said), &String::from_utf8_lossy(&complaint))
             }
             _ => {
-                let _ = child.kill().and_then(|()| child.wait());
+                command.kill();
                 false
             }
         };
@@ -91,18 +89,10 @@ impl JobWatch {
     }
 }
 
-fn ask(job: &str) -> std::io::Result<Child> {
+fn ask(job: &str) -> std::io::Result<BackgroundCommand> {
     let mut command = Command::new("squeue");
     command.args(["--noheader", "--format=%T", "--jobs", job]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    crate::core_dumps::as_before(|| command.spawn())
-}
-
-fn text(pipe: Option<impl Read>) -> String {
-    let mut bytes = Vec::new();
-    // What cannot be read is not known.
-    let _ = pipe.map(|pipe| pipe.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes));
-    String::from_utf8_lossy(&bytes).into_owned()
+    BackgroundCommand::start(command, true, b"")
 }
 
 /// Returns whether an answer of `squeue` says that the job has no hosts any more.

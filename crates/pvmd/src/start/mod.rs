@@ -14,6 +14,7 @@ pub mod remote_starts;
 mod step_guard;
 mod tree_spawn;
 
+use crate::background_command::BackgroundCommand;
 use pvm_core::codes::Code;
 use pvm_core::dialogue::{self, DaemonCommand, Greeting, Line, quoted};
 use pvm_core::machine::{HostStart, WELCOME_WAIT};
@@ -22,8 +23,8 @@ use pvm_core::tid::Tid;
 use pvm_core::wire::{Key, START_OUTPUT_BYTES_MAX, StartFailure, StartNews, StartOrder, Started};
 use pvm_link::remote_shell::{RemoteShell, daemon_candidates};
 use reason::{FailedStart, Outcome};
-use remote_command::{Lines, RemoteCommand, is_in_foreground, ready, watch};
-use rustix::event::epoll::{self, CreateFlags};
+use remote_command::{Lines, confirm, is_in_foreground, ready};
+use rustix::event::epoll::{self, CreateFlags, EventData};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -116,7 +117,7 @@ struct StartJob {
 
 /// Where a command runs.
 enum Runner {
-    Local(RemoteCommand),
+    Local(BackgroundCommand),
     /// The command runs at a parent, which may still report `bytes_left` bytes of output.
     Remote {
         parent: Tid,
@@ -260,7 +261,7 @@ impl Starter {
 
     /// Starts waiting hosts: the master starts as many as it may, and parents start further ones.
     fn start_waiting(&mut self) {
-        // A command that cannot be run fails at once and leaves room for the next command.
+        // A command for which the daemon lacks a resource fails at once and leaves room for the next command.
         while self.active() < self.starts_max {
             let Some(mut job) = self.waiting.pop_front() else { return };
             job.deadline = Instant::now() + wait_for(&job);
@@ -299,14 +300,14 @@ impl Starter {
         // Only a command in the foreground may use a person's terminal. A step of Slurm never does: an interrupt from the
         // terminal would end it.
         let alone = job.shell.needs_foreground() || !by_hand && !self.can_ask();
-        match RemoteCommand::start(&job.words, &input, alone, |command| job.shell.prepare(command)) {
+        match remote_command::start(&job.words, &input, alone, |command| job.shell.prepare(command)) {
             Ok(command) => self.watch(job, command),
             Err(error) => self.fail(&job, Outcome::NoProgram(error)),
         }
     }
 
-    fn watch(&mut self, job: StartJob, mut command: RemoteCommand) {
-        if watch(&self.epoll, self.last + 1, &command) {
+    fn watch(&mut self, job: StartJob, command: BackgroundCommand) {
+        if command.watch(&self.epoll, EventData::new_u64(self.last + 1)).is_ok() {
             self.run(job, Runner::Local(command));
         } else {
             command.kill();
@@ -357,7 +358,10 @@ impl Starter {
         let Some(mut running) = self.running.remove(&id) else { return };
         let Runner::Local(command) = &mut running.runner else { unreachable!("it has descriptors") };
         // The status is read before the output: if the process has ended, all of its output is read below.
-        let status = command.status();
+        let status = match command.status() {
+            Ok(status) => status,
+            Err(error) => return self.fail(&running.job, Outcome::NoProgram(error)),
+        };
         let errors = running.errors.read(&mut command.errors);
         let output = running.output.read(&mut command.output);
         self.handle_errors(&mut running, errors);
@@ -428,8 +432,8 @@ impl Starter {
         };
         running.answered = true;
         match (&mut running.runner, taken) {
-            (Runner::Local(command), true) => command.close_input(),
-            (Runner::Local(command), false) => command.drop_input(),
+            (Runner::Local(command), true) => confirm(command),
+            (Runner::Local(command), false) => command.close_input(),
             (Runner::Remote { parent, .. }, true) => self.order(*parent, id, StartOrder::CloseInput),
             (Runner::Remote { parent, .. }, false) => self.order(*parent, id, StartOrder::Kill),
         }

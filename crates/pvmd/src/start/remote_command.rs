@@ -1,56 +1,18 @@
 //! The command that starts a daemon on another host: its local process and the output of that process.
 use super::step_guard;
-use crate::processes::status_of;
+use crate::background_command::{BackgroundCommand, OutputPipe};
 use pvm_core::dialogue::{CONFIRMED, LINE_BYTES_MAX};
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::event::epoll;
 use rustix::time::Timespec;
 use std::ffi::OsString;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::Command;
 
-/// Bytes read at a time.
-const READ_BYTES: usize = 4096;
-/// The number of bytes read from one pipe before other pipes are read. No pipe holds more.
-const READ_IN_TURN_MAX: usize = 1 << 20;
+/// The bytes after which lines are looked for.
+const PIECE_BYTES: usize = 4096;
 /// Events taken from `epoll` at a time.
 const EVENTS_MAX: usize = 64;
-/// The number of lower bits of an event's data that select a descriptor of the command.
-const STREAM_BITS: u32 = 2;
-
-/// The reading end of a pipe. Reading does not block.
-pub struct OutputPipe(Option<OwnedFd>);
-
-impl OutputPipe {
-    pub(crate) fn new(pipe: OwnedFd) -> io::Result<OutputPipe> {
-        rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(OutputPipe(Some(pipe)))
-    }
-
-    /// Returns whether the pipe is at its end.
-    pub fn ended(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// Reads the bytes that have arrived.
-    pub fn read(&mut self) -> Vec<u8> {
-        let mut read = Vec::new();
-        let mut bytes = [0; READ_BYTES];
-        while let Some(pipe) = self.0.as_ref().filter(|_| read.len() < READ_IN_TURN_MAX) {
-            match rustix::io::read(pipe, &mut bytes) {
-                Ok(count) if count > 0 => read.extend_from_slice(&bytes[..count]),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
-                // Closing the descriptor removes it from `epoll`.
-                _ => self.0 = None,
-            }
-        }
-        read
-    }
-}
 
 /// Splits output into lines.
 #[derive(Default)]
@@ -68,7 +30,7 @@ impl Lines {
     /// Adds bytes and returns the lines that they complete.
     pub fn take(&mut self, bytes: &[u8]) -> Vec<String> {
         let mut lines = Vec::new();
-        for piece in bytes.chunks(READ_BYTES) {
+        for piece in bytes.chunks(PIECE_BYTES) {
             self.text.extend_from_slice(piece);
             self.split(&mut lines);
         }
@@ -107,94 +69,28 @@ impl Lines {
     }
 }
 
-/// A running command.
-pub struct RemoteCommand {
-    child: Child,
-    /// The pidfd, removed once the process is known to have ended, since a pidfd stays readable after the end.
-    pidfd: Option<OwnedFd>,
-    /// The standard input of the process, kept open until the daemon has answered.
-    input: Option<ChildStdin>,
-    pub output: OutputPipe,
-    pub errors: OutputPipe,
+/// Begins to start a command, and writes its input. `alone`: the command gets a new process group, so that it can be killed
+/// together with its children. `prepare` sets variables.
+pub fn start(
+    words: &[OsString],
+    input: &[u8],
+    alone: bool,
+    prepare: impl FnOnce(&mut Command),
+) -> io::Result<BackgroundCommand> {
+    let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = Command::new(program);
+    prepare(&mut command);
+    command.args(arguments);
+    BackgroundCommand::start(command, alone, input)
 }
 
-impl RemoteCommand {
-    /// Starts a command and writes its input. `alone`: the command gets a new process group, so that it can be killed
-    /// together with its children. `prepare` sets variables.
-    pub fn start(
-        words: &[OsString],
-        input: &[u8],
-        alone: bool,
-        prepare: impl FnOnce(&mut Command),
-    ) -> io::Result<RemoteCommand> {
-        let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut command = Command::new(program);
-        prepare(&mut command);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if alone {
-            command.process_group(0);
-        }
-        let mut child = crate::core_dumps::as_before(|| command.spawn())?;
-        let mut stdin = child.stdin.take();
-        // The input fits into the pipe. An error means that the process has ended already; its standard error says why.
-        let _ = stdin.as_mut().map(|stdin| stdin.write_all(input));
-        match watched(&mut child) {
-            Ok((pidfd, output, errors)) => {
-                Ok(RemoteCommand { child, pidfd: Some(pidfd), input: stdin, output, errors })
-            }
-            Err(error) => {
-                let _ = child.kill().and_then(|()| child.wait());
-                Err(error)
-            }
-        }
-    }
-
-    /// Returns the descriptors to watch: output, errors, the end of the process.
-    pub fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 3] {
-        [&self.output.0, &self.errors.0, &self.pidfd].map(|descriptor| descriptor.as_ref().map(AsFd::as_fd))
-    }
-
-    /// Confirms to the daemon that its answer has been received, and closes the daemon's input. The daemon waits for
-    /// both before it detaches from the command. A step of Slurm goes on without its guard.
-    pub fn close_input(&mut self) {
-        if self.pidfd.is_some() {
-            step_guard::end(self.child.id());
-        }
-        if let Some(mut input) = self.input.take() {
-            // The word fits into the pipe, since the daemon has read the greeting.
-            let _ = writeln!(input, "{CONFIRMED}");
-        }
-    }
-
-    /// Closes the input of a daemon that is not wanted. The daemon then ends, since it has not received the
-    /// confirmation that [`RemoteCommand::close_input`] sends.
-    pub fn drop_input(&mut self) {
-        self.input = None;
-    }
-
-    /// Returns the status of the process if it has ended.
-    pub fn status(&mut self) -> Option<ExitStatus> {
-        let status = status_of(&mut self.child);
-        if status.is_some() {
-            self.pidfd = None;
-        }
-        status
-    }
-
-    /// Returns the process id.
-    #[cfg(test)]
-    pub fn process(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Kills the process and its children.
-    pub fn kill(&mut self) {
-        if let Some(group) = Pid::from_raw(self.child.id() as i32) {
-            let _ = rustix::process::kill_process_group(group, Signal::KILL);
-        }
-        // This kills the process if it does not lead a group.
-        let _ = self.child.kill().and_then(|()| self.child.wait());
-    }
+/// Confirms to the daemon that its answer has been received, and closes the daemon's input. The daemon waits for both
+/// before it detaches from the command. A step of Slurm goes on without its guard.
+pub fn confirm(command: &mut BackgroundCommand) {
+    command.id().into_iter().for_each(step_guard::end);
+    // The word fits into the pipe, since the daemon has read the greeting.
+    let _ = command.input().map(|input| rustix::io::write(input, format!("{CONFIRMED}\n").as_bytes()));
+    command.close_input();
 }
 
 /// Returns whether this process belongs to the foreground process group of its terminal. A process of any other group
@@ -204,30 +100,13 @@ pub fn is_in_foreground() -> bool {
     std::fs::File::open("/dev/tty").is_ok_and(in_front)
 }
 
-/// Opens the descriptors of a process that are to be watched: pidfd, output, errors.
-fn watched(child: &mut Child) -> io::Result<(OwnedFd, OutputPipe, OutputPipe)> {
-    let process = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
-    let pidfd = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
-    let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    let errors = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    Ok((pidfd, OutputPipe::new(output.into())?, OutputPipe::new(errors.into())?))
-}
-
-/// Begins to watch the output and the end of a command. Returns whether that worked.
-pub fn watch(epoll: &OwnedFd, number: u64, command: &RemoteCommand) -> bool {
-    let add = |(stream, descriptor): (u64, Option<BorrowedFd<'_>>)| {
-        let data = EventData::new_u64(number << STREAM_BITS | stream);
-        descriptor.is_none_or(|descriptor| epoll::add(epoll, descriptor, data, EventFlags::IN).is_ok())
-    };
-    (0..).zip(command.descriptors()).all(add)
-}
-
 /// Returns the numbers of the commands whose descriptors are ready.
 pub fn ready(epoll: &OwnedFd) -> Vec<u64> {
     let mut ready = Vec::with_capacity(EVENTS_MAX);
     // After an error, the next call returns the events.
     let _ = epoll::wait(epoll, rustix::buffer::spare_capacity(&mut ready), Some(&Timespec::default()));
-    let mut numbers: Vec<u64> = ready.iter().map(|event| event.data.u64() >> STREAM_BITS).collect();
+    let mut numbers: Vec<u64> = ready.iter().map(|event| event.data.u64()).collect();
+    numbers.sort_unstable();
     numbers.dedup();
     numbers
 }

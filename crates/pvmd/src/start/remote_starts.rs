@@ -1,9 +1,10 @@
 //! Remote starts: commands that this host runs for the master to start daemons on other hosts. This host passes the
 //! input and output of the commands on, and does not interpret them.
-use super::remote_command::{OutputPipe, RemoteCommand, ready, watch};
+use super::remote_command::{self, confirm, ready};
+use crate::background_command::{BackgroundCommand, OutputPipe};
 use pvm_core::proto::ByteBuf;
 use pvm_core::wire::{START_OUTPUT_BYTES_MAX, StartNews, StartOrder};
-use rustix::event::epoll::{self, CreateFlags};
+use rustix::event::epoll::{self, CreateFlags, EventData};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -29,7 +30,7 @@ const REMOTE_STARTS_MAX: usize = 64;
 const INPUT_BYTES_MAX: usize = 4096;
 
 struct RemoteStart {
-    command: RemoteCommand,
+    command: BackgroundCommand,
     /// Whether the daemon that the command started has answered. If so, the daemon no longer needs the command.
     answered: bool,
     /// The number of bytes that the command has printed.
@@ -68,12 +69,12 @@ impl RemoteStarts {
             }
             StartOrder::CloseInput => {
                 if let Some(remote_start) = self.running.get_mut(&number) {
-                    remote_start.command.close_input();
+                    confirm(&mut remote_start.command);
                     remote_start.answered = true;
                 }
             }
             StartOrder::Kill => {
-                if let Some(mut remote_start) = self.running.remove(&number) {
+                if let Some(remote_start) = self.running.remove(&number) {
                     remote_start.command.kill();
                 }
             }
@@ -83,15 +84,14 @@ impl RemoteStarts {
 
     /// Starts a command; an error is an `errno`.
     fn run(&mut self, number: u64, words: &[OsString], input: &[u8]) -> Result<(), i32> {
-        let code = |error: std::io::Error| error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
         if self.running.len() >= REMOTE_STARTS_MAX || self.running.contains_key(&number) {
             return Err(Errno::AGAIN.raw_os_error());
         }
         if input.len() > INPUT_BYTES_MAX {
             return Err(Errno::TOOBIG.raw_os_error());
         }
-        let mut command = RemoteCommand::start(words, input, true, |_| {}).map_err(code)?;
-        if !watch(&self.epoll, number, &command) {
+        let command = remote_command::start(words, input, true, |_| {}).map_err(code_of)?;
+        if command.watch(&self.epoll, EventData::new_u64(number)).is_err() {
             command.kill();
             return Err(Errno::MFILE.raw_os_error());
         }
@@ -105,7 +105,7 @@ impl RemoteStarts {
         for number in ready(&self.epoll) {
             let Some(remote_start) = self.running.get_mut(&number) else { continue };
             let mut news = remote_start.step();
-            if matches!(news.last(), Some(StartNews::Ended(_) | StartNews::TooMuch)) {
+            if matches!(news.last(), Some(StartNews::Ended(_) | StartNews::NotRun(_) | StartNews::TooMuch)) {
                 self.running.remove(&number);
             }
             all.extend(news.drain(..).map(|news| (number, news)));
@@ -117,7 +117,10 @@ impl RemoteStarts {
 impl RemoteStart {
     fn step(&mut self) -> Vec<StartNews> {
         // The status is read before the output: if the process has ended, all of its output is read below.
-        let status = self.command.status();
+        let status = match self.command.status() {
+            Ok(status) => status,
+            Err(error) => return vec![StartNews::NotRun(code_of(error))],
+        };
         let mut news = Vec::new();
         let mut tell = |pipe: &mut OutputPipe, kind: fn(ByteBuf) -> StartNews| {
             let bytes = pipe.read();
@@ -138,6 +141,10 @@ impl RemoteStart {
         news.extend(ended.map(|status| StartNews::Ended(status.into_raw())));
         news
     }
+}
+
+fn code_of(error: std::io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error())
 }
 
 impl Drop for RemoteStarts {
@@ -166,7 +173,7 @@ mod tests {
         let (mut all, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
         while count > 0 && Instant::now() < end {
             for (number, news) in remote_starts.step() {
-                count -= usize::from(matches!(news, StartNews::Ended(_) | StartNews::TooMuch));
+                count -= usize::from(!matches!(news, StartNews::Output(_) | StartNews::Errors(_)));
                 all.push((number, news));
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -201,13 +208,25 @@ mod tests {
         let mut remote_starts = RemoteStarts::new().unwrap();
         let words = vec![ByteBuf::from(b"/nowhere/rsh".to_vec())];
         let order = StartOrder::Run { words, input: ByteBuf::new() };
-        assert_eq!(remote_starts.order(1, order), Some(StartNews::NotRun(Errno::NOENT.raw_os_error())));
+        assert_eq!(remote_starts.order(1, order), None);
+        let not_run = StartNews::NotRun(Errno::NOENT.raw_os_error());
+        assert_eq!(until_ended(&mut remote_starts, 1), [(1, not_run)]);
         let nothing = StartOrder::Run { words: Vec::new(), input: ByteBuf::new() };
         assert!(matches!(remote_starts.order(1, nothing), Some(StartNews::NotRun(_))));
         assert_eq!(remote_starts.order(2, run("sleep 1000")), None);
-        let process = remote_starts.running[&2].command.process();
+        let end = Instant::now() + Duration::from_secs(20);
+        let process = loop {
+            match remote_starts.running[&2].command.id() {
+                Some(process) => break format!("/proc/{process}"),
+                None => assert!(Instant::now() < end),
+            }
+        };
         assert_eq!(remote_starts.order(2, StartOrder::Kill), None);
-        assert!(remote_starts.running.is_empty() && !std::path::Path::new(&format!("/proc/{process}")).exists());
+        assert!(remote_starts.running.is_empty());
+        while std::path::Path::new(&process).exists() {
+            assert!(Instant::now() < end, "{process} is still there");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         // Orders for unknown commands are ignored.
         assert_eq!(
             (remote_starts.order(2, StartOrder::Kill), remote_starts.order(9, StartOrder::CloseInput)),

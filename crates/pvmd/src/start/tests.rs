@@ -240,7 +240,7 @@ fn many_hosts_start_at_the_same_time_but_not_more_than_the_limit() {
 #[test]
 fn a_line_without_an_end_is_cut() {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
-    let (mut pipe, mut lines) = (super::remote_command::OutputPipe::new(reader).unwrap(), Lines::default());
+    let (mut pipe, mut lines) = (crate::background_command::OutputPipe::new(reader).unwrap(), Lines::default());
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     let mut read = Vec::new();
     for _ in 0..40 {
@@ -263,7 +263,7 @@ fn a_command_that_has_ended_while_another_holds_its_output_keeps_nobody_awake() 
     starter.start(5, host(0, "h2 dx=pvmd"));
     let id = *starter.running.keys().next().unwrap();
     let has_ended = |starter: &mut Starter| match &mut starter.running.get_mut(&id).unwrap().runner {
-        Runner::Local(command) => command.status().is_some(),
+        Runner::Local(command) => command.status().unwrap().is_some(),
         Runner::Remote { .. } => false,
     };
     let end = Instant::now() + PATIENCE;
