@@ -120,10 +120,10 @@ static inline const char *name_of(const char *measure, int size)
 }
 
 /* Returns the name of a measure that is taken while this number of other processes use the cores. */
-static inline const char *loaded_name(int busy, const char *form)
+static inline const char *loaded_name(const char *beside, const char *form)
 {
     static char name[64];
-    snprintf(name, sizeof name, "loaded%d_%s", busy, form);
+    snprintf(name, sizeof name, "loaded%s_%s", beside, form);
     return name;
 }
 

@@ -3,8 +3,8 @@
  *   mpi_bench MEASURE REPETITION_MS REPETITIONS
  *   mpi_bench pair EXCHANGES REPETITIONS SIZE...
  *
- * MEASURE: latency, bandwidth, rate, hosts (two ranks, pinned to cores 0 and 1), loaded-N (two ranks that are not
- * pinned, while N other processes use the cores), ring, groups-N (all ranks),
+ * MEASURE: latency, bandwidth, rate, hosts (two ranks, pinned to cores 0 and 1), loaded-NAME (two ranks that are not
+ * pinned, while what NAME says uses the cores), ring, groups-N (all ranks),
  * collectives-N (the same over N hosts, and broadcasts). pair: ping-pong of these sizes with a fixed number of round
  * trips in a repetition.
  */
@@ -231,11 +231,11 @@ static void measure_pair(const int *sizes, int size_count, struct effort effort)
 }
 
 /* While other processes use the cores. */
-static void measure_loaded(int busy, struct effort effort)
+static void measure_loaded(const char *beside, struct effort effort)
 {
     for (int s = 0; s < COUNT_OF(loaded_sizes); s++) {
         prove(loaded_sizes[s]);
-        measure(loaded_name(busy, "mpi"), (struct order){PING, loaded_sizes[s], 0}, effort, 0.5);
+        measure(loaded_name(beside, "mpi"), (struct order){PING, loaded_sizes[s], 0}, effort, 0.5);
     }
 }
 
@@ -304,7 +304,7 @@ int main(int argc, char **argv)
         measure("rate_blocking", (struct order){RATE_BLOCKING, 8, 0}, effort, 1);
         measure("rate_window", (struct order){RATE_WINDOW, 8, 0}, effort, 1);
     } else if (is_loaded) {
-        measure_loaded(tasks_of(argv[1]), effort);
+        measure_loaded(argv[1] + strlen("loaded-"), effort);
     } else if (strcmp(argv[1], "ring") == 0) {
         measure_ring(effort);
     } else if (tasks_of(argv[1]) == ranks) {

@@ -2,8 +2,8 @@
  *
  *   pvm_bench MEASURE default|direct REPETITION_MS REPETITIONS
  *
- * MEASURE: latency, bandwidth, arrays, rate (two tasks, pinned to cores 0 and 1), loaded-1, loaded-2 (two tasks
- * that are not pinned; the number of other processes that use the cores), ring, mcast, spawn (32 tasks), starts
+ * MEASURE: latency, bandwidth, arrays, rate (two tasks, pinned to cores 0 and 1), loaded-NAME (two tasks
+ * that are not pinned, while what NAME says uses the cores), ring, mcast, spawn (32 tasks), starts
  * (1000 tasks of /bin/true), idle-2, idle-32 (REPETITION_MS is how long the tasks wait), groups-2 to groups-32
  * (that many tasks), hosts (the two tasks on two hosts), collectives-4 to collectives-32 (that many tasks, one on
  * each host), add-3, add-32 (that many hosts are added, whose names are in BENCH_HOSTS). The master spawns the
@@ -433,13 +433,13 @@ static void measure_arrays(struct effort effort)
 }
 
 /* While other processes use the cores. */
-static void measure_loaded(int busy, struct effort effort)
+static void measure_loaded(const char *beside, struct effort effort)
 {
     for (int s = 0; s < COUNT_OF(loaded_sizes); s++) {
         prove(PSEND, loaded_sizes[s]);
-        measure(loaded_name(busy, "psend"), (struct order){PING, PSEND, loaded_sizes[s], 0}, effort, 0.5);
+        measure(loaded_name(beside, "psend"), (struct order){PING, PSEND, loaded_sizes[s], 0}, effort, 0.5);
         prove(RAW_BYTE, loaded_sizes[s]);
-        measure(loaded_name(busy, "raw_byte"), (struct order){PING, RAW_BYTE, loaded_sizes[s], 0}, effort, 0.5);
+        measure(loaded_name(beside, "raw_byte"), (struct order){PING, RAW_BYTE, loaded_sizes[s], 0}, effort, 0.5);
     }
 }
 
@@ -539,7 +539,7 @@ static void master(char *program, const char *what, int route, struct effort eff
     else if (far)
         measure_hosts(effort);
     else if (loaded)
-        measure_loaded(tasks_of(what), effort);
+        measure_loaded(what + strlen("loaded-"), effort);
     else if (strcmp(what, "rate") == 0)
         measure_rate(effort);
     else if (strcmp(what, "ring") == 0)

@@ -8,6 +8,7 @@ mod picture;
 mod plan;
 pub mod process;
 pub mod python;
+mod quota;
 mod ratchet;
 mod reference;
 pub mod runner;

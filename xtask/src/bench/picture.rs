@@ -1,7 +1,9 @@
 //! Draws everything that was measured, with the machine, the day and the version.
 use super::samples::Samples;
 use super::systems::{ALL, MPIS, System};
-use super::tables::{self, GROUP_CALLS, GROUP_TASKS, LONG_SIZES, NETPIPE_SIZES, SHORT_SIZES, form_text, size_text};
+use super::tables::{
+    self, GROUP_CALLS, GROUP_TASKS, LOADED, LONG_SIZES, NETPIPE_SIZES, SHORT_SIZES, form_text, size_text,
+};
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -154,10 +156,11 @@ fn all_bars(samples: &Samples) -> Vec<Bars> {
             "mcast" => ("pvm_mcast to 31 tasks, and answers", "less"),
             "spawn" => ("pvm_spawn", "less"),
             "idle" => ("CPU use of tasks that wait", "less"),
-            "loaded1" => ("One way beside one busy process", "less"),
-            "loaded2" => ("One way beside two busy processes", "less"),
             "memory" => ("Resident memory", "less"),
-            _ => continue,
+            other => match LOADED.iter().find(|(measure, _)| *measure == other) {
+                Some((_, title)) => (*title, "less"),
+                None => continue,
+            },
         };
         let size = if tables::counts_tasks(&key.measure) { format!("{} tasks", key.size) } else { size_text(key.size) };
         let name = format!("{} {} {size}", key.system.name(), form_text(&key.measure)).replace("  ", " ");

@@ -24,8 +24,8 @@ pub struct Group {
     pub kind: Kind,
     /// The systems that take part.
     pub systems: &'static [System],
-    /// The number of processes that use a core each while the programs run.
-    pub busy: usize,
+    /// What else uses the cores while the programs run.
+    pub beside: Beside,
     /// How often the programs run on each system.
     pub rounds: usize,
     /// How often a program repeats each of its measurements.
@@ -34,6 +34,21 @@ pub struct Group {
     pub repetition_ms: usize,
     /// The time after which a program is ended.
     pub time_max: Duration,
+}
+
+/// What else uses the cores while programs run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// This number of processes that use a core each.
+    Busy(usize),
+    /// A process that runs for 1 ms of every 5.
+    Part,
+    /// A second copy of the programs.
+    Pair,
+    /// Nothing, but a control group limits the programs to 1.5 cores.
+    Quota,
 }
 
 /// How long the benchmark may take.
@@ -79,7 +94,7 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         measure: name,
         kind: Kind::Ours(tasks),
         systems,
-        busy: 0,
+        beside: Beside::Nothing,
         rounds,
         repetitions: if full { 3 } else { 2 },
         repetition_ms: if full { REPETITION_MS } else { 5 },
@@ -97,9 +112,9 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         repetition_ms: if full { (TURN_MS * tasks).max(REPETITION_MS) } else { 5 },
         ..group("groups", tasks, MANY, rounds(5, 2))
     };
-    let loaded = |measure, busy| Group {
+    let loaded = |measure, beside| Group {
         measure,
-        busy,
+        beside,
         // A repetition lasts many time slices of the kernel.
         repetition_ms: if full { 120 } else { 40 },
         ..group("loaded", 2, LOADED, rounds(5, 2))
@@ -122,8 +137,11 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         members("groups-32", 32),
         idle("idle-2", 2),
         idle("idle-32", 32),
-        loaded("loaded-1", 1),
-        loaded("loaded-2", 2),
+        loaded("loaded-1", Beside::Busy(1)),
+        loaded("loaded-2", Beside::Busy(2)),
+        loaded("loaded-part", Beside::Part),
+        loaded("loaded-pair", Beside::Pair),
+        loaded("loaded-quota", Beside::Quota),
         memory("memory-1", 1, MEMORY),
         memory("memory-32", 32, MEMORY),
         // A thousand ranks of an MPI take minutes to start.

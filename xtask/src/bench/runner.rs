@@ -1,6 +1,7 @@
 //! Runs the programs of all systems in turn, so that noise of the machine affects all of them alike.
-use super::plan::{Group, Kind};
+use super::plan::{Beside, Group, Kind};
 use super::process::{Machine, Program, SCRATCH};
+use super::quota::Quota;
 use super::samples::Samples;
 use super::systems::{System, Vm};
 use crate::common::{dist, root, sh};
@@ -18,6 +19,8 @@ use std::time::Duration;
 const FAILURES_MAX: usize = 2;
 /// The time for NPpvm's receiver to enroll before the transmitter looks for it.
 const NETPIPE_HEAD_START: Duration = Duration::from_millis(500);
+/// The processors whose time programs have under a quota, in tenths.
+const QUOTA_TENTHS: u32 = 15;
 /// The variable with this process's number: programs that measure memory count their ancestors below this process.
 const RUNNER: &str = "BENCH_RUNNER";
 /// The message sizes of NPpvm that are shown, in bytes.
@@ -33,7 +36,9 @@ pub fn compile(systems: &BTreeSet<System>) -> Result<()> {
     let directory = directory();
     std::fs::create_dir_all(&directory)?;
     let source = |name: &str| root().join("bench").join(name);
-    sh(compiler("cc").arg(directory.join("limit")).arg(source("limit.c")))?;
+    for name in ["limit", "busy"] {
+        sh(compiler("cc").arg(directory.join(name)).arg(source(&format!("{name}.c"))))?;
+    }
     for (name, source) in [
         ("pvm_bench", source("pvm_bench.c")),
         ("pvm_memory", source("pvm_memory.c")),
@@ -107,6 +112,16 @@ pub struct Outcome {
 impl Outcome {
     /// Runs a group of measures on each message system (hpvm, a PVM, an MPI) of the group that is in `systems`.
     pub fn run(&mut self, group: &Group, systems: &BTreeSet<System>) -> Result<()> {
+        let _quota = match group.beside {
+            Beside::Quota => match Quota::enter(QUOTA_TENTHS) {
+                Ok(quota) => Some(quota),
+                Err(error) => {
+                    println!("bench: {} is left out: {error:#}", group.measure);
+                    return Ok(());
+                }
+            },
+            _ => None,
+        };
         let members: Vec<System> = group.systems.iter().copied().filter(|system| systems.contains(system)).collect();
         let mut machines = Machines::default();
         let mut failures: BTreeMap<System, usize> = BTreeMap::new();
@@ -147,19 +162,26 @@ impl Outcome {
         };
         let scratch = scratch::directory(SCRATCH)?;
         let runner = (RUNNER.to_owned(), std::process::id().to_string());
-        let _busy = (0..group.busy).map(|_| busy(scratch.path())).collect::<Result<Vec<_>>>()?;
-        let program = if let Some(vm) = system.vm() {
-            let environment = [machines.get(vm)?.environment(), vec![runner]].concat();
-            Program::start(&directory().join(format!("pvm_{name}")), &arguments, &environment, scratch.path())?
-        } else if let Some((launcher, mut all, environment)) = system.mpi_run(tasks) {
-            let name = system.mpi_program(name).context("an MPI has a program")?;
-            all.push(directory().join(name).to_string_lossy().into_owned());
-            all.extend(arguments);
-            Program::start(&launcher, &all, &[environment, vec![runner]].concat(), scratch.path())?
-        } else {
-            Program::start(&directory().join("limit"), &arguments, &[], scratch.path())?
+        let _neighbours = neighbours(group.beside, scratch.path())?;
+        let mut start = || {
+            if let Some(vm) = system.vm() {
+                let environment = [machines.get(vm)?.environment(), vec![runner.clone()]].concat();
+                Program::start(&directory().join(format!("pvm_{name}")), &arguments, &environment, scratch.path())
+            } else if let Some((launcher, mut all, environment)) = system.mpi_run(tasks) {
+                let name = system.mpi_program(name).context("an MPI has a program")?;
+                all.push(directory().join(name).to_string_lossy().into_owned());
+                all.extend(arguments.clone());
+                Program::start(&launcher, &all, &[environment, vec![runner.clone()]].concat(), scratch.path())
+            } else {
+                Program::start(&directory().join("limit"), &arguments, &[], scratch.path())
+            }
         };
-        self.samples.add_output(system, &program.finish(group.time_max)?)
+        let count = if group.beside == Beside::Pair { 2 } else { 1 };
+        let programs = (0..count).map(|_| start()).collect::<Result<Vec<_>>>()?;
+        for program in programs {
+            self.samples.add_output(system, &program.finish(group.time_max)?)?;
+        }
+        Ok(())
     }
 
     /// Runs Debian's unmodified NPpvm twice: as a receiver, then as a transmitter that searches for the receiver.
@@ -190,11 +212,18 @@ impl Outcome {
     }
 }
 
-/// Starts a process that uses a core until it is dropped. It is in a session of its own, as a program of another user: the kernel
-/// shares the cores between sessions, and the daemon of a virtual machine has one of its own, too.
-fn busy(scratch: &Path) -> Result<Program> {
-    let words = ["sh", "-c", "while :; do :; done"].map(str::to_owned);
-    Program::start(Path::new("setsid"), &words, &[], scratch)
+/// Starts the processes beside which a program is measured; they end when they are dropped. Each is in a session of its own,
+/// as a program of another user: the kernel shares the cores between sessions, and the daemon of a virtual machine has one of
+/// its own, too.
+fn neighbours(beside: Beside, scratch: &Path) -> Result<Vec<Program>> {
+    let (count, words): (usize, &[&str]) = match beside {
+        Beside::Nothing | Beside::Pair | Beside::Quota => (0, &[]),
+        Beside::Busy(count) => (count, &[]),
+        Beside::Part => (1, &["1000", "5000"]),
+    };
+    let program = directory().join("busy").to_string_lossy().into_owned();
+    let words: Vec<String> = [program].into_iter().chain(words.iter().map(|word| word.to_string())).collect();
+    (0..count).map(|_| Program::start(Path::new("setsid"), &words, &[], scratch)).collect()
 }
 
 /// The virtual machines that run while a group is measured.

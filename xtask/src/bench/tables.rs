@@ -18,6 +18,14 @@ pub const NETPIPE_SIZES: [usize; 5] = [8, 64, 4096, 65536, 1 << 20];
 
 /// The sizes of messages while other processes use the cores, in bytes.
 pub const LOADED_SIZES: [usize; 4] = [8, 64, 4096, 64 << 10];
+/// The measures of such messages, and their titles.
+pub const LOADED: [(&str, &str); 5] = [
+    ("loaded1", "One way beside one busy process"),
+    ("loaded2", "One way beside two busy processes"),
+    ("loadedpart", "One way beside a process that runs for 1 ms of every 5"),
+    ("loadedpair", "One way beside a second pair of tasks"),
+    ("loadedquota", "One way with the time of 1.5 cores"),
+];
 /// The numbers of tasks whose memory is measured.
 pub const MEMORY_TASKS: [usize; 3] = [1, 32, 1000];
 
@@ -267,10 +275,9 @@ fn add_many(tables: &mut String, samples: &Samples) {
         table(&title, &GROUP_TASKS, vec![call.into()], &best_time).add_to(tables, samples);
     }
     let loaded = ["psend", "raw_byte", "mpi"];
-    table("One way beside one busy process, us", &LOADED_SIZES, names("loaded1", &loaded), &none)
-        .add_to(tables, samples);
-    table("One way beside two busy processes, us", &LOADED_SIZES, names("loaded2", &loaded), &none)
-        .add_to(tables, samples);
+    for (measure, title) in LOADED {
+        table(&format!("{title}, us"), &LOADED_SIZES, names(measure, &loaded), &none).add_to(tables, samples);
+    }
     table(
         "Resident memory, KiB (alone: pages that no other process has; otherwise shared pages by parts)",
         &MEMORY_TASKS,
