@@ -11,12 +11,12 @@ use crate::trace::{nothing, traced};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::trace::Value;
-use pvm_fmp::descriptor::above_standard;
+use pvm_descriptor::{OwnDescriptor, above_standard};
 use std::ffi::c_int;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// The epoll descriptor that a program polls.
-pub struct Watch(OwnedFd);
+pub struct Watch(OwnDescriptor);
 
 impl Watch {
     /// Returns an epoll descriptor that watches the descriptors `watched`.
@@ -36,7 +36,7 @@ impl Watch {
                 return None;
             }
         }
-        Some(Watch(descriptor))
+        Some(Watch(descriptor.into()))
     }
 }
 
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn pvm_getfds(list: *mut *mut c_int) -> c_int {
                     guard.state().choose_path();
                 }
                 let state = guard.state();
-                state.lists.descriptors = state.watched.iter().map(|watch| watch.0.as_raw_fd()).collect();
+                state.lists.descriptors = state.watched.iter().map(|watch| watch.0.as_fd().as_raw_fd()).collect();
                 // SAFETY: a place for the result, as the caller promises.
                 unsafe { store(list, state.lists.descriptors.as_mut_ptr()) };
                 Ok(1)

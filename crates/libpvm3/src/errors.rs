@@ -5,6 +5,7 @@ use pvm_core::codes::Code;
 use pvm_task::{EnrollError, Environment};
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// `PvmAutoErr`: print the failure, leave the machine, exit.
@@ -67,7 +68,19 @@ fn attempt(body: impl FnOnce(&mut Guard) -> Outcome) -> Outcome {
 #[cold]
 #[inline(never)]
 fn failed(function: &str, Failure(number): Failure) -> c_int {
+    if number == Code::SysErr.number() && pvmautoerr.load(Relaxed) > 0 {
+        tell_closed_descriptors();
+    }
     lpvm_error(function.as_bytes(), number)
+}
+
+/// Explains once that calls fail because the program has closed descriptors of the library.
+fn tell_closed_descriptors() {
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    let is_lost = enter().is_some_and(|mut guard| guard.task().has_lost_descriptors());
+    if is_lost && !IS_TOLD.swap(true, Relaxed) {
+        print_message(b"the program has closed the library's descriptors; pvm_mytid() enrolls it again");
+    }
 }
 
 /// Sets `pvm_errno` to the first failure if all parts of a call have failed; `pvm_perror` then prints this failure. The

@@ -9,7 +9,7 @@ use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::proto::Request;
 use pvm_core::trace::Value;
-use pvm_fmp::descriptor::Floor;
+use pvm_descriptor::Floor;
 use pvm_task::Environment;
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::io::{BufRead, BufReader, Read};

@@ -22,6 +22,10 @@ use std::sync::atomic::Ordering::Relaxed;
 pub extern "C" fn pvm_mytid() -> c_int {
     traced_code(Event::Mytid, nothing, || {
         call("pvm_mytid", |guard| {
+            if guard.task().has_lost_descriptors() {
+                // The daemon has seen the end of this task, and the program may enroll again.
+                let _ = leave(guard);
+            }
             guard.enrolled()?;
             Ok(guard.task().tid().ok_or(Code::SysErr)?.0 as c_int)
         })

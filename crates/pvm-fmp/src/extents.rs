@@ -7,6 +7,7 @@ use crate::segment::{Apart, EXTENTS_MAX, FIRST_BYTES, HEAP_START, Header, MAGIC,
 use crate::segment::{FIRST_RECORDS, PEERS_MAX, SEGMENT_BYTES_MAX, table_piece};
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{file, mapping};
+use pvm_descriptor::OwnDescriptor;
 use rustix::mm::ProtFlags;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -45,7 +46,7 @@ enum Way {
     /// A peer duplicates a mapped part, which needs no descriptor.
     Duplicate,
     /// A peer maps each part from the file, because the system cannot duplicate a mapped part.
-    File(OwnedFd),
+    File(OwnDescriptor),
 }
 
 /// A mapping of a segment, in the process of its owner or of a peer.
@@ -108,7 +109,7 @@ impl Mapping {
         }
         // SAFETY: a page of the mapping just made.
         let behind = unsafe { mapping::can_map_behind(mapping.first.base) };
-        mapping.way = if behind { Way::Duplicate } else { Way::File(file::duplicate(segment.as_fd())?) };
+        mapping.way = if behind { Way::Duplicate } else { Way::File(file::duplicate(segment.as_fd())?.into()) };
         Ok(mapping)
     }
 
@@ -117,7 +118,7 @@ impl Mapping {
     #[cfg(test)]
     pub fn of_peer_by_file(segment: OwnedFd) -> io::Result<Mapping> {
         let mut mapping = Mapping::of_peer(&segment)?;
-        mapping.way = Way::File(segment);
+        mapping.way = Way::File(segment.into());
         Ok(mapping)
     }
 
@@ -194,11 +195,11 @@ impl Mapping {
     // ----- growth
 
     /// Makes the segment longer, maps the new extent, and publishes it. Only the owner of the segment calls this.
-    pub fn add_extent(&self, segment: &OwnedFd, start: u64, bytes: u64) -> io::Result<()> {
+    pub fn add_extent(&self, segment: BorrowedFd<'_>, start: u64, bytes: u64) -> io::Result<()> {
         let number = self.extents().count();
         let place = self.header().ends.0.get(number).ok_or(io::ErrorKind::OutOfMemory)?;
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let base = mapping::map(segment.as_fd(), start, length, ProtFlags::READ | ProtFlags::WRITE)?;
+        let base = mapping::map(segment, start, length, ProtFlags::READ | ProtFlags::WRITE)?;
         if let Err(error) = file::lengthen(segment, start + bytes) {
             // SAFETY: nobody has seen the mapping.
             unsafe { mapping::unmap(base, length) };

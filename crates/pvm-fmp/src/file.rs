@@ -2,7 +2,7 @@
 //!
 //! Such a file is a memfd, sealed against shrinking, so that a process that has mapped it never faults. Where a sandbox
 //! forbids memfds, it is an ordinary file whose name has been removed.
-use crate::descriptor::above_standard;
+use pvm_descriptor::above_standard;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -31,7 +31,7 @@ pub fn make(name: &str, bytes: u64) -> io::Result<OwnedFd> {
         made => made.map_err(|errno| failed("memfd_create", errno))?,
     };
     let file = above_standard(file)?;
-    lengthen(&file, bytes)?;
+    lengthen(file.as_fd(), bytes)?;
     Ok(file)
 }
 
@@ -66,7 +66,7 @@ pub fn bytes_max() -> u64 {
 
 /// Makes a file longer. Returns an error if the limit on the size of files (`ulimit -f`) forbids the new length; the
 /// system would send a signal instead.
-pub fn lengthen(file: &OwnedFd, bytes: u64) -> io::Result<()> {
+pub fn lengthen(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     let limit = bytes_max();
     if limit < bytes {
         let text = format!("a file of {bytes} bytes is beyond the limit of {limit} (ulimit -f)");
@@ -118,7 +118,7 @@ const TAKEN_AT_ONCE_BYTES: u64 = 32 << 20;
 
 /// Commits memory for a range of a file. Returns an error if there is too little memory; if the memory were not
 /// committed here, this lack would kill the process at a later access.
-pub fn take_memory(file: &OwnedFd, mut offset: u64, bytes: u64) -> io::Result<()> {
+pub fn take_memory(file: BorrowedFd<'_>, mut offset: u64, bytes: u64) -> io::Result<()> {
     let end = offset + bytes;
     while offset < end {
         let count = (end - offset).min(TAKEN_AT_ONCE_BYTES);
@@ -132,7 +132,7 @@ pub fn take_memory(file: &OwnedFd, mut offset: u64, bytes: u64) -> io::Result<()
     Ok(())
 }
 
-fn write_zeroes(file: &OwnedFd, mut offset: u64, bytes: u64) -> io::Result<()> {
+fn write_zeroes(file: BorrowedFd<'_>, mut offset: u64, bytes: u64) -> io::Result<()> {
     let end = offset + bytes;
     while offset < end {
         let piece = &ZEROES[..ZEROES.len().min((end - offset) as usize)];
@@ -142,7 +142,7 @@ fn write_zeroes(file: &OwnedFd, mut offset: u64, bytes: u64) -> io::Result<()> {
 }
 
 /// Gives the memory of a range of a file back to the system. A failure costs only memory.
-pub fn give_memory_back(file: &OwnedFd, offset: u64, bytes: u64) {
+pub fn give_memory_back(file: BorrowedFd<'_>, offset: u64, bytes: u64) {
     let _ = rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes);
 }
 

@@ -85,7 +85,6 @@ mod copy_policy;
 #[cfg(not(loom))]
 mod cross_memory;
 #[cfg(not(loom))]
-pub mod descriptor;
 #[cfg(not(loom))]
 pub mod doorbell;
 #[cfg(not(loom))]

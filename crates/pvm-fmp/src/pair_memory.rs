@@ -13,6 +13,7 @@ use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::way_policy::{BYTES_MIN, Way};
 use crate::ways::{self, Ways};
 use crate::{copy, extents, file, mapping, pipelined};
+use pvm_descriptor::OwnDescriptor;
 use rustix::fs::{Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags};
@@ -146,7 +147,7 @@ impl PairMemory {
         let length = length(cells, capacity);
         let charge = Charge::take(heap, total, length, bytes_max)?;
         let file = file::make("hpvm-pair", length as u64).ok()?;
-        file::take_memory(&file, 0, length as u64).ok()?;
+        file::take_memory(file.as_fd(), 0, length as u64).ok()?;
         file::seal(&file, SealFlags::SHRINK | SealFlags::GROW).ok()?;
         let mut memory = PairMemory::map(&file, (cells, capacity), generation, Advice::LinuxPopulateWrite).ok()?;
         memory.is_ours = true;
@@ -388,7 +389,7 @@ pub struct Pair {
     /// The memory before `current`, as long as messages in it may still arrive.
     pub previous: Option<Rc<PairMemory>>,
     /// Memory that was offered to the peer, which has not answered yet. The peer needs the descriptor.
-    pub offered: Option<(PairMemory, OwnedFd)>,
+    pub offered: Option<(PairMemory, OwnDescriptor)>,
     /// The generation of the memory that was offered last.
     pub generation: u32,
     /// Set when the peer could not map an offer.

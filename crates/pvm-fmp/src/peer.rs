@@ -12,9 +12,9 @@ use crate::queue::{
 use crate::segment::{PEERS_MAX, PeerRecord};
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{Immediate, Meta, NoMemory};
+use pvm_descriptor::OwnDescriptor;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ const SEARCH_RECORDS_AT_ONCE: usize = 256;
 pub(crate) struct Peer {
     pub tid: u32,
     pub owner: Rc<Owner>,
-    pub bell: Option<OwnedFd>,
+    pub bell: Option<OwnDescriptor>,
     /// The number of the last sleep of the peer for which this task has rung the peer's doorbell.
     pub rung: Cell<u32>,
     /// Our record for the peer, in our table.

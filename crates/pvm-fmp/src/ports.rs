@@ -113,6 +113,8 @@ impl PortTable {
     pub fn clear(&self, tid: u32) {
         // Pair `task lives`: whoever sees that the task is dead sees everything that the daemon did before.
         self.mapped.entry(tid).tid.store(0, Ordering::Release);
+        // A process that still believes to be that task looks at its socket.
+        self.frame_sent(tid);
     }
     /// Counts a frame in the task's control socket. Call it after each write.
     pub fn frame_sent(&self, tid: u32) {

@@ -18,7 +18,7 @@ pub struct PreallocatedEndpoint {
 impl PreallocatedEndpoint {
     /// Makes a segment and a doorbell.
     pub fn new() -> io::Result<PreallocatedEndpoint> {
-        let (segment, readable) = Segment::new()?.into_descriptors();
+        let (segment, readable) = Segment::new()?.into_descriptors().ok_or(io::ErrorKind::NotFound)?;
         let bell = doorbell::new()?;
         let shown = [readable, doorbell::again(bell.as_fd())?];
         Ok(PreallocatedEndpoint { own: [segment, bell], shown })

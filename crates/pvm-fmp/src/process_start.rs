@@ -3,7 +3,7 @@
 //!
 //! What `posix_spawn` cannot do: the child sets its own limit of descriptors, and it gets its streams though they have
 //! numbers above that limit.
-use crate::descriptor::above_standard;
+use pvm_descriptor::above_standard;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::process::{Pid, Resource, Rlimit};

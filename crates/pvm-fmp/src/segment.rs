@@ -8,6 +8,7 @@ use crate::multicasts::Multicasts;
 use crate::parker::Parker;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{file, memory};
+use pvm_descriptor::OwnDescriptor;
 use rustix::fs::{Mode, SealFlags};
 use rustix::mm::Advice;
 use std::io;
@@ -128,8 +129,8 @@ const _: () = assert!(size_of::<Header>() == 4096 && size_of::<PeerRecord>() == 
 /// The owner's side of a segment.
 pub struct Segment {
     pub mapping: Mapping,
-    writable: OwnedFd,
-    readable: OwnedFd,
+    writable: OwnDescriptor,
+    readable: OwnDescriptor,
     pub(crate) allowance: memory::Allowance,
 }
 
@@ -156,13 +157,14 @@ impl Segment {
     fn with(mapping: Mapping, writable: OwnedFd) -> io::Result<Segment> {
         mapping.header().pid.store(std::process::id(), Ordering::Relaxed);
         let readable = file::read_only(&writable)?;
+        let (writable, readable) = (writable.into(), readable.into());
         Ok(Segment { mapping, writable, readable, allowance: memory::Allowance::new() })
     }
 
     /// Returns the writable and the readable descriptor, for another owner.
-    pub fn into_descriptors(self) -> (OwnedFd, OwnedFd) {
+    pub fn into_descriptors(self) -> Option<(OwnedFd, OwnedFd)> {
         self.mapping.header().pid.store(0, Ordering::Relaxed);
-        (self.writable, self.readable)
+        self.writable.into_owned().zip(self.readable.into_owned())
     }
 
     /// Returns a descriptor through which the segment can only be read.
@@ -184,7 +186,7 @@ impl Segment {
         let room = SEGMENT_BYTES_MAX - start;
         let mut more = wanted.max(start).max(GROWTH_BYTES).min(room);
         while more >= wanted {
-            if self.mapping.add_extent(&self.writable, start, more).is_ok() {
+            if self.mapping.add_extent(self.writable.as_fd(), start, more).is_ok() {
                 return Ok((start + PAGE_BYTES, more - PAGE_BYTES));
             }
             if more == wanted {
@@ -201,7 +203,7 @@ impl Segment {
         if !self.allowance.take(bytes) {
             return Err(crate::NoMemory);
         }
-        if file::take_memory(&self.writable, offset, bytes).is_err() {
+        if file::take_memory(self.writable.as_fd(), offset, bytes).is_err() {
             self.give_back(offset, bytes);
             return Err(crate::NoMemory);
         }
@@ -214,7 +216,7 @@ impl Segment {
 
     /// Gives the memory of a range of pages back to the system.
     pub fn give_back(&self, offset: u64, bytes: u64) {
-        file::give_memory_back(&self.writable, offset, bytes);
+        file::give_memory_back(self.writable.as_fd(), offset, bytes);
         self.allowance.give_back(bytes);
     }
 }

@@ -14,7 +14,7 @@ use crate::{EnrollError, Environment};
 use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, TraceSettings, VERSION, Welcome};
 use pvm_core::tid::Tid;
-use pvm_fmp::descriptor::Floor;
+use pvm_descriptor::Floor;
 use pvm_fmp::ports::PortView;
 use pvm_fmp::{Endpoint, Meta};
 use pvm_link::rendezvous::FindError;
@@ -58,6 +58,8 @@ pub(crate) struct Member {
     pub endpoint: Endpoint,
     /// `None` when the daemon is gone.
     pub daemon: Option<ControlSocket>,
+    /// Why there is no connection.
+    pub loss: Option<Loss>,
     /// Why the machine halts, as the daemon has said.
     pub halting: Option<String>,
     pub requests: Requests,
@@ -78,6 +80,15 @@ pub(crate) struct Member {
     pub parker: Parker,
     pub groups: Groups,
     pub releases: Releases,
+}
+
+/// Why a task has no connection to its daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The daemon has ended or has closed the connection.
+    DaemonGone,
+    /// The program has closed descriptors of the library.
+    DescriptorsClosed,
 }
 
 impl Member {
@@ -119,6 +130,7 @@ impl Member {
             resource_manager: welcome.resource_manager,
             endpoint,
             daemon: Some(socket),
+            loss: None,
             halting: None,
             requests: Requests::default(),
             introductions: Introductions::default(),
@@ -199,6 +211,7 @@ impl Member {
         let sent = self.endpoint.send_bytes_ringing(to.0, meta, body, &mut ring);
         if lost {
             self.lose_daemon();
+            self.check_descriptors()?;
         }
         self.finish_send(to, sent)
     }
@@ -217,8 +230,25 @@ impl Member {
         Ok(number)
     }
 
+    /// Returns whether the program has closed descriptors without which the task cannot go on. This takes two system calls.
+    pub fn has_closed_descriptors(&self) -> bool {
+        self.endpoint.is_bell_closed() || self.daemon.as_ref().is_some_and(ControlSocket::is_closed)
+    }
+
+    /// Fails with `SysErr` if it is known that the program has closed descriptors: then the receiver of a message may not
+    /// have been woken.
+    pub fn check_descriptors(&self) -> Result<(), Code> {
+        if self.loss == Some(Loss::DescriptorsClosed) { Err(Code::SysErr) } else { Ok(()) }
+    }
+
     /// Handles the loss of the daemon: pending requests will not be answered.
-    fn lose_daemon(&mut self) {
+    pub fn lose_daemon(&mut self) {
+        if self.has_closed_descriptors() {
+            self.loss = Some(Loss::DescriptorsClosed);
+            // Its descriptors may be the program's by now, which the provider does not know.
+            self.fabric.forget();
+        }
+        self.loss.get_or_insert(Loss::DaemonGone);
         self.daemon = None;
         self.endpoint.frames_ended();
         self.requests.on_daemon_lost();

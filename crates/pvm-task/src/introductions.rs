@@ -1,13 +1,14 @@
 //! Peers that the daemon introduces: their memory has to be mapped before messages can be exchanged.
 use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
+use pvm_descriptor::OwnDescriptor;
 use std::os::fd::OwnedFd;
 
 /// Introductions that have failed, or have not led to a connection yet.
 #[derive(Default)]
 pub(crate) struct Introductions {
     /// Introduced peers whose memory is not mapped, with segment and doorbell.
-    unmapped: Vec<(Tid, [OwnedFd; 2])>,
+    unmapped: Vec<(Tid, [OwnDescriptor; 2])>,
     /// Peers whose introduction has failed: dead ones (`NoTask`), and those whose descriptors or memory did not fit
     /// into this process (`OutOfRes`).
     refused: Vec<(Tid, Code)>,
@@ -17,12 +18,14 @@ impl Introductions {
     /// Keeps an introduced peer until its memory can be mapped.
     pub fn add(&mut self, peer: Tid, descriptors: [OwnedFd; 2]) {
         self.forget(peer);
-        self.unmapped.push((peer, descriptors));
+        self.unmapped.push((peer, descriptors.map(OwnDescriptor::from)));
     }
 
-    /// Removes and returns all peers that are not mapped.
+    /// Removes all peers that are not mapped, and returns those whose descriptors the program has not closed.
     pub fn take(&mut self) -> Vec<(Tid, [OwnedFd; 2])> {
-        std::mem::take(&mut self.unmapped)
+        let both = |[segment, bell]: [OwnDescriptor; 2]| Some([segment.into_owned()?, bell.into_owned()?]);
+        let unmapped = std::mem::take(&mut self.unmapped).into_iter();
+        unmapped.filter_map(|(peer, descriptors)| Some((peer, both(descriptors)?))).collect()
     }
 
     /// Forgets a peer that is not mapped.

@@ -1,7 +1,7 @@
 //! The task: enrolling and leaving.
 use crate::backlog::Backlog;
 use crate::buffers::Store;
-use crate::control::Member;
+use crate::control::{Loss, Member};
 use crate::direct::fallback::RouteSwitches;
 use crate::handlers::Handlers;
 use crate::local_notify::LocalNotifies;
@@ -103,6 +103,11 @@ impl Task {
     /// Returns whether the task is enrolled and connected to its daemon.
     pub fn is_connected(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.daemon.is_some())
+    }
+
+    /// Returns whether the program has closed descriptors of the library. The task can only leave, and enroll again.
+    pub fn has_lost_descriptors(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.loss == Some(Loss::DescriptorsClosed))
     }
 
     /// Returns whether a message that may be from the task `source` ([`ANY`](crate::ANY): from any) has come and cannot

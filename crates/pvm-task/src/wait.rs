@@ -20,11 +20,11 @@
 //! the sleeper.
 use crate::control::Member;
 use crate::task::Task;
-use pvm_fmp::descriptor::above_standard;
-use pvm_fmp::{Company, Spinner};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use pvm_descriptor::OwnDescriptor;
+use pvm_fmp::{Company, Spinner, doorbell};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,14 +45,14 @@ const OWN_DESCRIPTORS_MAX: usize = 5;
 /// The descriptors on which a thread sleeps. The sleeper keeps them open.
 struct Descriptors {
     /// The daemon's socket; `None` if the daemon is gone.
-    socket: Option<OwnedFd>,
-    bell: OwnedFd,
+    socket: Option<OwnDescriptor>,
+    bell: OwnDescriptor,
     /// An epoll descriptor of all direct links.
-    links: Option<OwnedFd>,
+    links: Option<OwnDescriptor>,
     /// The socket on which the task hears releases of barriers.
-    releases: Option<OwnedFd>,
-    /// An eventfd by which other threads of this process wake the sleeper.
-    wake: OwnedFd,
+    releases: Option<OwnDescriptor>,
+    /// A doorbell by which other threads of this process wake the sleeper.
+    wake: OwnDescriptor,
 }
 
 /// What tells threads of this process apart that live at the same time, without a system call: where a variable of the
@@ -102,15 +102,14 @@ impl Parker {
     #[cold]
     fn ring(&self) {
         if let Some(descriptors) = &self.descriptors {
-            // This fails only if the counter is full; then the descriptor is readable anyway.
-            let _ = rustix::io::write(&descriptors.wake, &1u64.to_ne_bytes());
+            doorbell::ring(descriptors.wake.as_fd());
         }
     }
 
     /// Resets the eventfd that [`Parker::wake`] has written to.
     fn clear_wake(&self) {
         if let Some(descriptors) = &self.descriptors {
-            let _ = rustix::io::read(&descriptors.wake, &mut [0u8; 8]);
+            doorbell::empty(descriptors.wake.as_fd());
         }
     }
 
@@ -120,17 +119,18 @@ impl Parker {
         socket: Option<BorrowedFd<'_>>,
         bell: BorrowedFd<'_>,
         links: Option<BorrowedFd<'_>>,
-        releases: Option<&OwnedFd>,
+        releases: Option<&OwnDescriptor>,
     ) -> io::Result<Arc<Descriptors>> {
         if let Some(descriptors) = &self.descriptors {
             return Ok(descriptors.clone());
         }
+        let copy = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned().map(OwnDescriptor::from);
         let descriptors = Arc::new(Descriptors {
-            socket: socket.map(|socket| socket.try_clone_to_owned()).transpose()?,
-            bell: bell.try_clone_to_owned()?,
-            links: links.map(|links| links.try_clone_to_owned()).transpose()?,
-            releases: releases.map(OwnedFd::try_clone).transpose()?,
-            wake: above_standard(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)?,
+            socket: socket.map(copy).transpose()?,
+            bell: copy(bell)?,
+            links: links.map(copy).transpose()?,
+            releases: releases.map(OwnDescriptor::try_clone).transpose()?,
+            wake: doorbell::new()?.into(),
         });
         self.descriptors = Some(descriptors.clone());
         Ok(descriptors)
@@ -318,11 +318,13 @@ pub struct WokenBy {
     release: bool,
     /// The daemon's socket.
     socket: bool,
+    /// The program has closed one of the descriptors.
+    closed: bool,
 }
 
 impl WokenBy {
     /// Any of the descriptors.
-    const ANY: WokenBy = WokenBy { bell: true, thread: true, release: true, socket: true };
+    const ANY: WokenBy = WokenBy { bell: true, thread: true, release: true, socket: true, closed: false };
 }
 
 /// A sleep on the task's descriptors. It does not borrow the task.
@@ -353,7 +355,8 @@ impl Sleep {
                 let any = !(0..count).any(is_ready);
                 let release = self.hears && is_ready(2);
                 // The socket is the last one, if it is there.
-                WokenBy { bell: is_ready(0), thread: is_ready(1), release, socket: any || is_ready(count - 1) }
+                let closed = list[..count].iter().any(|one| one.revents().contains(PollFlags::NVAL));
+                WokenBy { bell: is_ready(0), thread: is_ready(1), release, socket: any || is_ready(count - 1), closed }
             }
             false => WokenBy::ANY,
         }
@@ -374,7 +377,7 @@ impl Sleep {
     fn own<'a>(&self, descriptors: &'a Descriptors) -> ([PollFd<'a>; OWN_DESCRIPTORS_MAX], usize) {
         let mut list = [const { None }; OWN_DESCRIPTORS_MAX];
         let mut count = 0;
-        let mut add = |descriptor: &'a OwnedFd, wanted| {
+        let mut add = |descriptor: &'a OwnDescriptor, wanted| {
             list[count] = Some(PollFd::new(descriptor, wanted));
             count += 1;
         };
@@ -486,7 +489,7 @@ impl Task {
         let may_arrive = self.member.as_mut().is_some_and(|member| member.fabric.arm(member.direct.watched()));
         if has_arrived || may_arrive {
             if let Some(member) = &self.member {
-                pvm_fmp::doorbell::ring(member.endpoint.bell());
+                doorbell::ring(member.endpoint.bell());
             }
         }
     }
@@ -505,6 +508,9 @@ impl Task {
             member.direct.watched(),
             member.releases.socket(),
         ) else {
+            if member.has_closed_descriptors() {
+                member.lose_daemon();
+            }
             let pause = Some(timeout.map_or(TIDY_PAUSE, |time| time.min(TIDY_PAUSE)));
             return Sleep { timeout: pause, ..Sleep::default() };
         };
@@ -538,6 +544,10 @@ impl Task {
             self.state.news |= member.groups.waiters.unpark();
             if by.release && member.releases.are_awaited() {
                 self.state.news |= member.releases.read();
+            }
+            if by.closed {
+                // The next sleep makes new ones, from those that are still open.
+                member.parker.forget_descriptors();
             }
             if member.parker.sleeper.take().is_some() {
                 if by.thread {

@@ -50,6 +50,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    pvm_descriptor::trust_process();
     // `pgrep` and `top` would otherwise call a daemon "exe" that has started itself again as /proc/self/exe.
     let _ = rustix::thread::set_name(c"pvmd");
     let result = match command {

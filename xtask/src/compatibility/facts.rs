@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 
 /// The number of the original's defects.
-const DEFECTS: u32 = 60;
+const DEFECTS: u32 = 61;
 
 /// The contents of the file.
 #[derive(Deserialize)]

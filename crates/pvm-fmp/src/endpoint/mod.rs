@@ -12,6 +12,7 @@ use crate::segment::Segment;
 use crate::sync::Ordering;
 use frame_order::FrameOrder;
 use merge::Heads;
+use pvm_descriptor::OwnDescriptor;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -132,7 +133,7 @@ pub struct Endpoint {
     ports: Option<PortView>,
     heap: SharedHeap,
     clock: Clock,
-    bell: OwnedFd,
+    bell: OwnDescriptor,
     /// A random number, which peers read to make sure that our process id means this process.
     _nonce: Box<u64>,
     peers: Vec<Option<Box<Peer>>>,
@@ -220,7 +221,7 @@ impl Endpoint {
             ports: None,
             heap: Rc::new(RefCell::new(Heap::new(segment))),
             clock: Clock::default(),
-            bell,
+            bell: bell.into(),
             _nonce: nonce,
             peers: Vec::new(),
             by_slot: Vec::new(),
@@ -268,6 +269,10 @@ impl Endpoint {
     #[inline]
     pub fn rendezvous_bytes_min(&self) -> usize {
         self.rendezvous_bytes_min
+    }
+    /// Returns whether the program has closed this endpoint's doorbell.
+    pub fn is_bell_closed(&self) -> bool {
+        !self.bell.is_open()
     }
     /// Returns this endpoint's doorbell, which is readable when a peer has rung. Do not pass it to other processes.
     pub fn bell(&self) -> BorrowedFd<'_> {

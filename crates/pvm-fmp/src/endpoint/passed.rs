@@ -241,7 +241,7 @@ impl Endpoint {
         let words = [u64::from(generation) << 32 | u64::from(descriptor), nonce, size];
         if peer.push(self.tid, &self.heap, Kind::Offer, &[0; 6], &bytes_of::<3, 24>(words)).is_ok() {
             peer.pair.generation = generation;
-            peer.pair.offered = Some((memory, file));
+            peer.pair.offered = Some((memory, file.into()));
         }
     }
 

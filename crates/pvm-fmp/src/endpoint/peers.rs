@@ -65,7 +65,7 @@ impl Endpoint {
         let peer = Box::new(Peer {
             tid,
             owner: Rc::new(owner),
-            bell: keep_bell.then_some(bell),
+            bell: keep_bell.then_some(bell.into()),
             rung: Cell::new(0),
             our_record,
             their_record: None,

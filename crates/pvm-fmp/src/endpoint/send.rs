@@ -297,10 +297,10 @@ fn wake(peer: &Peer, sleep: u32) -> Sent {
         return Sent::Done;
     }
     match &peer.bell {
-        Some(bell) => {
+        Some(bell) if bell.is_open() => {
             doorbell::ring(bell.as_fd());
             Sent::Done
         }
-        None => Sent::RingByDaemon,
+        _ => Sent::RingByDaemon,
     }
 }

@@ -1,7 +1,7 @@
 //! One end of the control connection between a task and its daemon.
 use crate::legacy;
 use pvm_core::proto::{self, FRAME_BYTES_MAX, ToDaemon, ToTask};
-use pvm_fmp::descriptor::above_standard;
+use pvm_descriptor::{OwnDescriptor, above_standard};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -81,12 +81,12 @@ pub type Received<T> = (T, Vec<OwnedFd>);
 struct Outgoing {
     bytes: Vec<u8>,
     sent: usize,
-    descriptors: Vec<OwnedFd>,
+    descriptors: Vec<OwnDescriptor>,
 }
 
 /// One end of a control connection. Neither sending nor receiving blocks.
 pub struct ControlSocket {
-    socket: OwnedFd,
+    socket: OwnDescriptor,
     peer_process: i32,
     outgoing: VecDeque<Outgoing>,
     outgoing_bytes: usize,
@@ -118,13 +118,13 @@ impl ControlSocket {
 
     /// Takes a connected socket, and checks that its other side belongs to this user.
     pub fn new(socket: OwnedFd) -> Result<ControlSocket, ControlError> {
-        let peer = pvm_fmp::descriptor::peer_of(socket.as_fd()).map_err(failure)?;
+        let peer = pvm_descriptor::peer_of(socket.as_fd()).map_err(failure)?;
         if peer.user != rustix::process::geteuid().as_raw() {
             return Err(ControlError::Stranger);
         }
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(ControlSocket {
-            socket,
+            socket: socket.into(),
             peer_process: peer.process,
             outgoing: VecDeque::new(),
             outgoing_bytes: 0,
@@ -153,6 +153,11 @@ impl ControlSocket {
     /// [`ControlSocket::wants_write`] returns true, call [`ControlSocket::flush`].
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// Returns whether the program has closed the socket.
+    pub fn is_closed(&self) -> bool {
+        !self.socket.is_open()
     }
 
     /// Returns whether frames wait to be sent.
@@ -208,7 +213,7 @@ impl ControlSocket {
         let mut descriptors = Vec::new();
         if sent == 0 {
             for descriptor in fds {
-                descriptors.push(rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?);
+                descriptors.push(rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?.into());
             }
         }
         let mut bytes = Vec::new();
@@ -386,7 +391,7 @@ fn head(length: usize, descriptors: usize) -> [u8; HEAD_BYTES] {
 }
 
 /// Writes once. Returns zero if the socket takes nothing now.
-fn write(socket: &OwnedFd, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<usize, ControlError> {
+fn write(socket: &OwnDescriptor, data: &[IoSlice<'_>], descriptors: &[BorrowedFd<'_>]) -> Result<usize, ControlError> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
@@ -416,7 +421,7 @@ fn with_highest_limit<T>(act: impl FnOnce() -> T) -> T {
 
 /// Reads once. Returns `None` if there is nothing to read.
 fn read_once(
-    socket: &OwnedFd,
+    socket: &OwnDescriptor,
     data: &mut [u8],
     batches: &mut VecDeque<DescriptorBatch>,
 ) -> Result<Option<usize>, ControlError> {

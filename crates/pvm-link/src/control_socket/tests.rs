@@ -102,7 +102,7 @@ fn too_many_descriptors_are_refused_on_both_sides() {
 fn descriptors_that_belong_to_no_frame_are_an_error() {
     let (raw, mut socket) = raw_and_socket();
     let (_end, descriptor) = pipe();
-    let raw = OwnedFd::from(raw);
+    let raw = OwnDescriptor::from(OwnedFd::from(raw));
     for byte in head(5, 0) {
         write(&raw, &[IoSlice::new(&[byte])], &[descriptor.as_fd()]).unwrap();
     }

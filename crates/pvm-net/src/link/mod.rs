@@ -13,6 +13,7 @@ use crate::keys::PublicKey;
 use crate::raw::{self, Carried};
 use crate::socket;
 use crate::tls::Tls;
+use pvm_descriptor::OwnDescriptor;
 use receiving::ReadSize;
 use rustix::io::Errno;
 use std::fmt;
@@ -112,7 +113,7 @@ impl Head {
 
 /// A connection. The owner of the link watches the socket, and calls the link's functions when the socket is ready.
 pub struct Link {
-    socket: OwnedFd,
+    socket: OwnDescriptor,
     /// Absent in clear.
     tls: Option<Box<Tls>>,
     /// Received bytes, in clear.
@@ -144,7 +145,7 @@ impl Link {
     /// Makes a link in clear over a connected socket that does not block.
     pub fn clear(socket: OwnedFd) -> Link {
         Link {
-            socket,
+            socket: socket.into(),
             tls: None,
             inbox: Buffer::default(),
             outbox: Buffer::default(),

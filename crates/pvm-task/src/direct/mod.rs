@@ -31,14 +31,14 @@ use pacing::LinkPacer;
 use pvm_core::codes::Code;
 use pvm_core::proto::{Direct, LinkCause, Request};
 use pvm_core::tid::Tid;
-use pvm_fmp::descriptor::above_standard;
+use pvm_descriptor::{OwnDescriptor, above_standard};
 use pvm_fmp::{Block, Meta, has_stack};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFlags, Timespec};
 use rustix::process::Resource;
 use send_queue::QueuedMessage;
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use unasked::Unasked;
 
@@ -77,9 +77,9 @@ pub(crate) struct DirectLinks {
     /// All links, by the peer's tid.
     links: Vec<DirectLink>,
     /// Links that the daemons have made, and that wait for a call with enough stack, with their descriptors.
-    deferred: Vec<(Direct, Vec<OwnedFd>)>,
+    deferred: Vec<(Direct, Vec<OwnDescriptor>)>,
     /// An epoll descriptor of the sockets of all links, for threads that sleep.
-    epoll: Option<OwnedFd>,
+    epoll: Option<OwnDescriptor>,
     /// For each peer to which a link has been requested before: when one may be requested again.
     backoffs: Backoffs,
     unasked: Unasked,
@@ -220,7 +220,8 @@ impl DirectLinks {
     /// Returns the descriptor that sleeping threads watch. Makes it when it is first needed.
     pub fn descriptor(&mut self) -> Option<BorrowedFd<'_>> {
         if self.epoll.is_none() {
-            self.epoll = epoll::create(CreateFlags::CLOEXEC).ok().and_then(|epoll| above_standard(epoll).ok());
+            self.epoll =
+                epoll::create(CreateFlags::CLOEXEC).ok().and_then(|epoll| above_standard(epoll).ok().map(Into::into));
         }
         self.epoll.as_ref().map(|epoll| epoll.as_fd())
     }

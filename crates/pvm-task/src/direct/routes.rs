@@ -11,6 +11,7 @@ use crate::task::State;
 use pvm_core::codes::{Code, ENC_XDR, SYSCTX_TC};
 use pvm_core::proto::{Direct, LinkCause, Request, ToDaemon};
 use pvm_core::tid::Tid;
+use pvm_descriptor::OwnDescriptor;
 use pvm_fmp::{FAR, Meta, has_stack, touch_pages};
 use rustix::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -40,6 +41,7 @@ impl Member {
     /// Takes over a link that the daemons have made.
     pub(crate) fn on_direct_link(&mut self, state: &mut State, direct: &Direct, descriptors: Vec<OwnedFd>) {
         if self.direct.has_room() && !has_stack(LINK_STACK_BYTES) {
+            let descriptors = descriptors.into_iter().map(OwnDescriptor::from).collect();
             self.direct.deferred.push((direct.clone(), descriptors));
             self.direct.active = true;
         } else {
@@ -98,6 +100,7 @@ impl Member {
         self.handle_route_switches(state);
         if !self.direct.deferred.is_empty() && has_stack(LINK_STACK_BYTES) {
             for (direct, descriptors) in std::mem::take(&mut self.direct.deferred) {
+                let descriptors = descriptors.into_iter().filter_map(OwnDescriptor::into_owned).collect();
                 self.make_direct_link(state, &direct, descriptors);
             }
         }

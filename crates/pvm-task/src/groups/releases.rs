@@ -5,6 +5,7 @@
 //! the release with which the daemon has answered a barrier. So whatever way the end of a barrier comes, no later
 //! datagram that repeats it can end the next one.
 use pvm_core::wire::{RELEASE_DATAGRAM_BYTES_MAX, Release, ReleaseDatagram};
+use pvm_descriptor::OwnDescriptor;
 use rustix::net::RecvFlags;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -34,7 +35,7 @@ struct KnownReleases {
 /// The releases that a task hears.
 #[derive(Default)]
 pub(crate) struct Releases {
-    socket: Option<OwnedFd>,
+    socket: Option<OwnDescriptor>,
     groups: BTreeMap<u64, KnownReleases>,
     /// The number of groups for whose release a thread waits.
     awaited: usize,
@@ -43,11 +44,11 @@ pub(crate) struct Releases {
 impl Releases {
     /// Sets the socket that receives releases.
     pub fn set_socket(&mut self, socket: OwnedFd) {
-        self.socket = Some(socket);
+        self.socket = Some(socket.into());
     }
 
     /// Returns the socket that receives releases.
-    pub fn socket(&self) -> Option<&OwnedFd> {
+    pub fn socket(&self) -> Option<&OwnDescriptor> {
         self.socket.as_ref()
     }
 

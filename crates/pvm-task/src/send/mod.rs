@@ -103,7 +103,7 @@ impl Member {
             Ok(Sent::Done) => Ok(()),
             Ok(Sent::RingByDaemon) => {
                 self.send(&ToDaemon::Ring(to));
-                Ok(())
+                self.check_descriptors()
             }
             Err(SendError::NoMemory) => Err(Code::NoMem),
             // The peer has ended since the route was chosen.

@@ -9,7 +9,7 @@ use super::launch::Launch;
 use crate::background_command::copy_of;
 use crate::core_dumps::AsBefore;
 use crate::daemon::release_terminal;
-use pvm_fmp::descriptor::separate_thread;
+use pvm_descriptor::separate_thread;
 use pvm_fmp::process_start::StartingThread;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{Mode, OFlags};

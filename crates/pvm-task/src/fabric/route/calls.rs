@@ -160,6 +160,9 @@ impl Member {
         let mut events = 0;
         let was_polled = std::mem::take(&mut self.fabric.was_polled) && !parked;
         if !was_polled && (count == 0 || parked || self.fabric.polls % BUSY_POLLS == 0 || unheard.is_some()) {
+            if self.fabric.is_active() && self.has_closed_descriptors() {
+                self.lose_daemon();
+            }
             events = self.fabric.poll();
         }
         if let Some(peer) = unheard {

@@ -450,6 +450,11 @@ impl FabricRoute {
     /// touched: what it holds may belong to the parent alone. `epoll`: the descriptor of all links.
     pub fn inherit(&mut self, epoll: Option<BorrowedFd<'_>>) {
         self.watch(epoll, false);
+        self.forget();
+    }
+
+    /// Ends all links, and forgets the fabric without touching it.
+    pub fn forget(&mut self) {
         self.abandon();
         self.is_watched = false;
         self.asked.clear();
