@@ -160,9 +160,7 @@ impl Member {
         let mut events = 0;
         let was_polled = std::mem::take(&mut self.fabric.was_polled) && !parked;
         if !was_polled && (count == 0 || parked || self.fabric.polls % BUSY_POLLS == 0 || unheard.is_some()) {
-            if self.fabric.is_active() && self.has_closed_descriptors() {
-                self.lose_daemon();
-            }
+            self.check_before_fabric();
             events = self.fabric.poll();
         }
         if let Some(peer) = unheard {
@@ -229,8 +227,17 @@ impl Member {
         }
     }
 
+    /// Ends all links if the program has closed descriptors: the provider would use those of the program in their place.
+    pub(crate) fn check_before_fabric(&mut self) {
+        if self.fabric.is_active() && self.daemon.is_some() && self.has_closed_descriptors() {
+            self.lose_daemon();
+        }
+    }
+
     /// Sends a message on the fabric. If the link ends, sends it at once by the default route.
     pub(crate) fn send_on_fabric(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
+        self.check_before_fabric();
+        self.check_descriptors()?;
         if let Ok(at) = self.fabric.position(to) {
             self.announce_to_program(at);
         }
@@ -347,6 +354,7 @@ impl Member {
 
     /// Waits while the peers of a leaving task go on taking messages.
     pub(crate) fn wait_for_fabric(&mut self) {
+        self.check_before_fabric();
         let begin = Instant::now();
         let (mut since, mut before) = (begin, None);
         while self.fabric.holds_messages() && begin.elapsed() < LEAVE_WAIT_MAX && since.elapsed() < LEAVE_STALL_MAX {

@@ -149,6 +149,7 @@ impl Task {
             return None;
         }
         let member = self.member.as_mut()?;
+        member.check_before_fabric();
         // The fabric is asked with the memory at hand.
         member.fabric.was_polled = true;
         // What has arrived before is before it in the queue.
