@@ -10,6 +10,7 @@ use crate::errors::call_silent;
 use crate::lock;
 use crate::memory::writable;
 use crate::process::{self, State};
+use pvm_core::codes::Code;
 use pvm_task::{Delivered, FastSend, FmpFound, Kind};
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -44,12 +45,12 @@ fn few_bytes<T>(data: *const T, count: c_int, data_type: c_int) -> Option<usize>
 }
 
 /// Holds the lock during a call on the fast path. Such a call never runs code of the user.
-struct FastGuard;
+pub struct FastGuard(());
 
 impl FastGuard {
     #[inline(always)]
     fn enter() -> Option<FastGuard> {
-        (!crate::trace::may_be_on() && lock::try_acquire_single()).then(|| FastGuard)
+        (!crate::trace::may_be_on() && lock::try_acquire_single()).then(|| FastGuard(()))
     }
 
     #[inline(always)]
@@ -66,33 +67,60 @@ impl Drop for FastGuard {
     }
 }
 
+/// The result of a send on the fast path.
+pub enum Attempt {
+    Done,
+    /// It is done, and the receiver is to be woken ([`wake`]).
+    Wake,
+    /// It was no immediate message. The lock is still held, so that the next attempt need not acquire it again.
+    Longer(FastGuard),
+    /// The call must take the ordinary path.
+    NotDone,
+}
+
+impl Attempt {
+    #[inline(always)]
+    fn of(sent: FastSend, guard: FastGuard) -> Attempt {
+        match sent {
+            FastSend::Done => Attempt::Done,
+            FastSend::Wake => Attempt::Wake,
+            FastSend::NotDone => Attempt::Longer(guard),
+        }
+    }
+}
+
 /// `pvm_psend` on the fast path.
 ///
 /// # Safety
 /// `data` points to `count` items, as the caller of `pvm_psend` promises.
 #[inline(always)]
-pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> FastSend {
-    let Some(bytes) = few_bytes(data, count, data_type) else { return FastSend::NotDone };
-    let Some(mut guard) = FastGuard::enter() else { return FastSend::NotDone };
+pub unsafe fn psend(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> Attempt {
+    let Some(mut guard) = FastGuard::enter() else { return Attempt::NotDone };
     let state = guard.state();
     if state.ordinary_only {
-        return FastSend::NotDone;
+        return Attempt::NotDone;
     }
+    let Some(bytes) = few_bytes(data, count, data_type) else { return Attempt::Longer(guard) };
     // SAFETY: as promised.
-    state.task.psend_fast(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) })
+    let sent = state.task.psend_fast(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) });
+    Attempt::of(sent, guard)
 }
 
 /// `pvm_psend` of a body that is copied at once. Returns whether the message was sent.
 ///
 /// # Safety
 /// As [`psend`].
-#[inline]
-pub unsafe fn psend_at_once(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> bool {
+#[inline(always)]
+pub unsafe fn psend_at_once(
+    mut guard: FastGuard,
+    (tid, tag): (c_int, c_int),
+    data: *const c_void,
+    count: c_int,
+    data_type: c_int,
+) -> bool {
     let Some(bytes) = copied_bytes(data, count, data_type) else { return false };
-    let Some(mut guard) = FastGuard::enter() else { return false };
-    let state = guard.state();
     // SAFETY: as promised.
-    !state.ordinary_only && state.task.psend_at_once(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) })
+    guard.state().task.psend_at_once(tid, tag, unsafe { slice::from_raw_parts(data.cast(), bytes) })
 }
 
 /// Returns the size of the user's data in bytes; `None` for a type outside [`ITEM_BYTES`], a null pointer, or a negative
@@ -146,7 +174,7 @@ pub unsafe fn fmp_receive(source: c_int, tag: c_int, data: *mut c_void, bytes: u
 pub fn wake(tid: c_int) -> c_int {
     call_silent(|guard| {
         guard.task().wake(tid as u32);
-        Ok(0)
+        if guard.task().has_lost_descriptors() { Err(Code::SysErr.into()) } else { Ok(0) }
     })
 }
 
@@ -218,10 +246,20 @@ pub fn init_send(encoding: c_int) -> Option<c_int> {
 
 /// `pvm_send` on the fast path.
 #[inline(always)]
-pub fn send(tid: c_int, tag: c_int) -> FastSend {
-    let Some(mut guard) = FastGuard::enter() else { return FastSend::NotDone };
+pub fn send(tid: c_int, tag: c_int) -> Attempt {
+    let Some(mut guard) = FastGuard::enter() else { return Attempt::NotDone };
     let state = guard.state();
-    if state.ordinary_only { FastSend::NotDone } else { state.task.send_fast(tid, tag) }
+    if state.ordinary_only {
+        return Attempt::NotDone;
+    }
+    let sent = state.task.send_fast(tid, tag);
+    Attempt::of(sent, guard)
+}
+
+/// `pvm_send` of a body that fits in the queue. Returns whether the message was sent.
+#[inline(always)]
+pub fn send_at_once(mut guard: FastGuard, tid: c_int, tag: c_int) -> bool {
+    guard.state().task.send_at_once(tid, tag)
 }
 
 /// `pvm_recv` on the fast path; spins for a short time.

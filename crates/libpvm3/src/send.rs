@@ -1,6 +1,6 @@
 //! Sending (contract 2.2).
 use crate::errors::{Outcome, call, call_silent, lpvm_error};
-use crate::fast_path;
+use crate::fast_path::{self, Attempt, FastGuard};
 use crate::memory::items;
 use crate::process::Guard;
 use crate::trace::{address, ints, sending_bytes, traced_inline};
@@ -9,7 +9,7 @@ use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::tid::Tid;
 use pvm_core::trace::Value;
-use pvm_task::{FastSend, Kind, Submit, Task, Waiter};
+use pvm_task::{Kind, Submit, Task, Waiter};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::slice;
@@ -78,10 +78,18 @@ fn submit_slow(guard: &mut Guard, send: &mut dyn FnMut(&mut Task) -> Result<Subm
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_send(tid: c_int, tag: c_int) -> c_int {
     match fast_path::send(tid, tag) {
-        FastSend::Done => 0,
-        FastSend::NotDone => send(tid, tag),
-        FastSend::Wake => fast_path::wake(tid),
+        Attempt::Done => 0,
+        Attempt::Longer(guard) => send_longer(guard, tid, tag),
+        Attempt::NotDone => send(tid, tag),
+        Attempt::Wake => fast_path::wake(tid),
     }
+}
+
+/// Sends a message that is no immediate one. The stack that the attempt needs is free again before the call takes another
+/// way.
+#[inline(never)]
+fn send_longer(guard: FastGuard, tid: c_int, tag: c_int) -> c_int {
+    if fast_path::send_at_once(guard, tid, tag) { 0 } else { send(tid, tag) }
 }
 
 #[inline(never)]
@@ -137,23 +145,32 @@ pub unsafe extern "C" fn pvm_psend(
 ) -> c_int {
     // SAFETY: data as the caller promises.
     match unsafe { fast_path::psend(tid, tag, data, count, data_type) } {
-        FastSend::Done => 0,
+        Attempt::Done => 0,
         // SAFETY: as the caller promises.
-        FastSend::NotDone if unsafe { psend_longer(tid, tag, data, count, data_type) } => 0,
-        FastSend::NotDone => psend(tid, tag, data, count, data_type),
-        FastSend::Wake => fast_path::wake(tid),
+        Attempt::Longer(guard) => unsafe { psend_longer(guard, tid, tag, data, count, data_type) },
+        Attempt::NotDone => psend(tid, tag, data, count, data_type),
+        Attempt::Wake => fast_path::wake(tid),
     }
 }
 
-/// Sends a message that is longer than the shortest ones, if that is possible at once. The stack that this needs is free
-/// again before the call takes another way.
+/// As [`send_longer`].
 ///
 /// # Safety
 /// As the caller of `pvm_psend` promises.
 #[inline(never)]
-unsafe fn psend_longer(tid: c_int, tag: c_int, data: *const c_void, count: c_int, data_type: c_int) -> bool {
+unsafe fn psend_longer(
+    guard: FastGuard,
+    tid: c_int,
+    tag: c_int,
+    data: *const c_void,
+    count: c_int,
+    data_type: c_int,
+) -> c_int {
     // SAFETY: data as the caller promises.
-    unsafe { fast_path::psend_at_once(tid, tag, data, count, data_type) }
+    match unsafe { fast_path::psend_at_once(guard, (tid, tag), data, count, data_type) } {
+        true => 0,
+        false => psend(tid, tag, data, count, data_type),
+    }
 }
 
 #[inline(never)]

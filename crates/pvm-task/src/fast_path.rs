@@ -6,7 +6,7 @@
 //! words that already have the right value are not written.
 use crate::Task;
 use crate::control::Member;
-use crate::message::{Message, OWN_DSIG};
+use crate::message::{Large, Message, OWN_DSIG};
 use crate::send::is_answer;
 use crate::task::State;
 use crate::types::{ANY, Delivered, Filter, Kind};
@@ -102,6 +102,24 @@ impl Task {
         sent
     }
 
+    /// As [`Task::send`], for a body that fits in the queue to a connected peer. Returns whether the message was sent. Does
+    /// nothing if the task is due to poll.
+    #[inline(never)]
+    pub fn send_at_once(&mut self, to: i32, tag: i32) -> bool {
+        let State { store, context, .. } = &mut self.state;
+        let (Ok(message), Some(member)) = (store.sending(), &mut self.member) else { return false };
+        let to = Tid(to as u32);
+        if !matches!(message.large, Large::None) || is_answer(tag) || !may_send_at_once(member, to, tag) {
+            return false;
+        }
+        let sent = member.endpoint.send_in_queue(to.0, &message.meta_with(*context, tag), &message.small);
+        if sent.is_some() {
+            (message.ctx, message.tag, message.dst) = (*context, tag, to.0 as i32);
+        }
+        // After a failure, the ordinary path reports it.
+        sent.is_some_and(|sent| sent == Sent::Done || member.ring_by_daemon(to).is_ok())
+    }
+
     /// As [`Task::psend`], for an immediate message to a connected peer. Does nothing if the task is due to poll.
     #[inline(always)]
     pub fn psend_fast(&mut self, to: i32, tag: i32, body: &[u8]) -> FastSend {
@@ -121,7 +139,7 @@ impl Task {
     pub fn psend_at_once(&mut self, to: i32, tag: i32, body: &[u8]) -> bool {
         let Some(member) = &mut self.member else { return false };
         let to = Tid(to as u32);
-        if tag < 0 || is_daemon(to.0) || member.daemon.is_none() || member.endpoint.should_poll() {
+        if !may_send_at_once(member, to, tag) {
             return false;
         }
         let meta = [self.state.context, tag, 0, OWN_DSIG, OWN_DSIG, 0].map(|word| word as u32);
@@ -129,10 +147,8 @@ impl Task {
             ..=INLINE_BYTES_MAX => member.endpoint.send_in_queue(to.0, &meta, body),
             _ => member.endpoint.send_in_cell(to.0, &meta, body),
         };
-        if sent == Some(Sent::RingByDaemon) {
-            member.ring_by_daemon(to);
-        }
-        sent.is_some()
+        // After a failure, the ordinary path reports it.
+        sent.is_some_and(|sent| sent == Sent::Done || member.ring_by_daemon(to).is_ok())
     }
 
     /// As [`Task::try_precv`], for a message in the queue or in a cell that has arrived from the peer that sent last, or
@@ -199,6 +215,12 @@ impl Task {
         };
         true
     }
+}
+
+/// Returns whether a message may be sent now to a task.
+#[inline(always)]
+fn may_send_at_once(member: &Member, to: Tid, tag: i32) -> bool {
+    tag >= 0 && !is_daemon(to.0) && member.daemon.is_some() && !member.endpoint.should_poll()
 }
 
 /// Returns whether the message has the wait id and the format of the entries of [`WELL_KNOWN_HEADERS`].

@@ -101,10 +101,7 @@ impl Member {
     pub(crate) fn finish_send(&mut self, to: Tid, sent: Result<Sent, SendError>) -> Result<(), Code> {
         match sent {
             Ok(Sent::Done) => Ok(()),
-            Ok(Sent::RingByDaemon) => {
-                self.send(&ToDaemon::Ring(to));
-                self.check_descriptors()
-            }
+            Ok(Sent::RingByDaemon) => self.ring_by_daemon(to),
             Err(SendError::NoMemory) => Err(Code::NoMem),
             // The peer has ended since the route was chosen.
             Err(SendError::NotConnected) => Ok(()),
@@ -135,8 +132,9 @@ impl Member {
 
     #[cold]
     #[inline(never)]
-    pub(crate) fn ring_by_daemon(&mut self, to: Tid) {
+    pub(crate) fn ring_by_daemon(&mut self, to: Tid) -> Result<(), Code> {
         self.send(&ToDaemon::Ring(to));
+        self.check_descriptors()
     }
 
     /// Returns the route to a tid; starts an introduction if one is needed.
@@ -208,7 +206,7 @@ impl Message {
     }
 
     #[inline(always)]
-    fn meta_with(&self, ctx: i32, tag: i32) -> Meta {
+    pub(crate) fn meta_with(&self, ctx: i32, tag: i32) -> Meta {
         let enc = if self.enc == ENC_IN_PLACE { OWN_DSIG } else { self.enc };
         [ctx, tag, self.wid, enc, self.format, 0].map(|word| word as u32)
     }
@@ -348,9 +346,7 @@ impl Task {
     #[inline(always)]
     fn sent_short(&mut self, to: Tid, sent: Sent) -> Result<Submit, Code> {
         if sent == Sent::RingByDaemon {
-            if let Some(member) = &mut self.member {
-                member.ring_by_daemon(to);
-            }
+            self.member.as_mut().map_or(Ok(()), |member| member.ring_by_daemon(to))?;
         }
         self.collect_returned_blocks();
         Ok(Submit::Done)
