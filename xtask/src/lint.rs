@@ -12,7 +12,7 @@ const LINES_MAX: usize = 600;
 const UNSAFE_MODULES: [&str; 3] =
     ["crates/pvm-net/src/raw.rs", "crates/pvm-net/src/fabric/raw/mod.rs", "python/src/raw/mod.rs"];
 /// Crates that may contain unsafe code; all others have `#![forbid(unsafe_code)]`.
-const UNSAFE_CRATES: &[&str] = &["crates/pvm-fmp", "crates/libpvm3", "crates/libfmp"];
+const UNSAFE_CRATES: &[&str] = &["crates/pvm-descriptor", "crates/pvm-fmp", "crates/libpvm3", "crates/libfmp"];
 /// The directories of the sources; `tests` contains programs for tests.
 const SOURCES: &[&str] = &["crates", "xtask", "include", "bench", "examples", "tests", "python"];
 /// The directories whose files must not contain paths that exist on one computer only.

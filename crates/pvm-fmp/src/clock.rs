@@ -138,8 +138,16 @@ fn counter() -> u64 {
 /// Returns the system's clock in nanoseconds.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", loom)))]
 fn system_time() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    system_clock(libc::CLOCK_MONOTONIC).map_or(0, |time| time.as_nanos() as u64)
+}
+
+/// Reads a clock of the system.
+#[cfg(not(loom))]
+pub fn system_clock(id: libc::clockid_t) -> Option<std::time::Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one time.
+    let read = unsafe { libc::clock_gettime(id, &raw mut time) } == 0;
+    read.then(|| std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 /// Makes sure that the time is not read before earlier loads and fences are complete, as processors otherwise may.

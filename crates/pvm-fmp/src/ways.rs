@@ -21,8 +21,7 @@ const NS_MAX: u64 = 10_000_000_000;
 
 /// Returns the time of a clock that both tasks read, in ns.
 fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+    crate::clock::system_clock(libc::CLOCK_MONOTONIC).map_or(0, |now| now.as_nanos() as u64)
 }
 
 /// A message that is being measured.

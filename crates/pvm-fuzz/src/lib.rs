@@ -146,6 +146,7 @@ pub fn files_of(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+#[allow(clippy::disallowed_methods)] // only in tests
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,5 +1,6 @@
 //! What a waiting task sees of the peer that it waits for ([`crate::wait_policy`]).
 use super::Endpoint;
+use crate::clock::system_clock;
 use crate::parker::Parker;
 use crate::segment::Header;
 use crate::sync::ReadOnlyLoad;
@@ -21,7 +22,7 @@ impl Company<'_> {
 
 impl Surroundings for Company<'_> {
     fn now(&self) -> Duration {
-        clock(libc::CLOCK_MONOTONIC).unwrap_or_default()
+        system_clock(libc::CLOCK_MONOTONIC).unwrap_or_default()
     }
 
     fn core(&self) -> u32 {
@@ -51,7 +52,7 @@ impl Surroundings for Company<'_> {
         let mut clock_id = 0;
         // SAFETY: writes one number.
         let found = unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock_id) } == 0;
-        found.then(|| clock(clock_id)).flatten()
+        found.then(|| system_clock(clock_id)).flatten()
     }
 }
 
@@ -101,20 +102,13 @@ fn is_ready(stat: &[u8]) -> bool {
     stat.iter().rposition(|byte| *byte == b')').is_some_and(|end| stat[end..].starts_with(b") R"))
 }
 
-/// Reads a clock of the system.
-fn clock(id: libc::clockid_t) -> Option<Duration> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one time.
-    let read = unsafe { libc::clock_gettime(id, &raw mut time) } == 0;
-    read.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
-}
-
 /// Makes the kernel move the calling thread to another core, and then allows it all cores again on which it might run
 /// before. Does nothing if it may run on this core only.
 fn leave_core() {
     let Ok(before) = rustix::thread::sched_getaffinity(None) else { return };
     let mut others = before;
-    others.unset(rustix::thread::sched_getcpu());
+    // SAFETY: the call has no preconditions.
+    others.unset(unsafe { libc::sched_getcpu() }.max(0) as usize);
     if others.count() > 0 && rustix::thread::sched_setaffinity(None, &others).is_ok() {
         let _ = rustix::thread::sched_setaffinity(None, &before);
     }

@@ -34,7 +34,7 @@ enum Stage {
     /// The peer has sent nothing; the connection costs only a descriptor.
     Silent(OwnedFd),
     /// The peer must prove its identity and send its request.
-    Handshaking(Link),
+    Handshaking(Box<Link>),
     /// The peer is a known daemon whose data link is awaited.
     AwaitingData(Box<HalfPair>),
 }
@@ -271,7 +271,7 @@ impl Acceptor {
         let result = match result {
             Ok(Some(Stage::Handshaking(mut link))) if link.is_ready() => match link.receive() {
                 Ok(None) => Ok(Some(Stage::Handshaking(link))),
-                Ok(Some(head)) => self.handle_open(common, link, &head, address),
+                Ok(Some(head)) => self.handle_open(common, *link, &head, address),
                 Err(error) => Err(explain(&error)),
             },
             result => result,
@@ -445,14 +445,14 @@ fn begin_handshake(common: &Common, socket: OwnedFd) -> Result<Option<Stage>, St
                 _ => return Err("does not speak our protocol".into()),
             };
             link.set_frame_bytes_max(GREETING_BYTES_MAX);
-            handshake(link)
+            handshake(Box::new(link))
         }
         Err(Errno::AGAIN | Errno::INTR) => Ok(Some(Stage::Silent(socket))),
         Err(errno) => Err(errno.to_string()),
     }
 }
 
-fn handshake(mut link: Link) -> Result<Option<Stage>, String> {
+fn handshake(mut link: Box<Link>) -> Result<Option<Stage>, String> {
     link.handshake().map_err(|error| explain(&error))?;
     Ok(Some(Stage::Handshaking(link)))
 }

@@ -138,7 +138,8 @@ impl Memory {
             Origin::Vector(vector) if Arc::strong_count(vector) > 1 => return false,
             Origin::Vector(_) | Origin::Private => {}
         }
-        let page = rustix::param::page_size();
+        // SAFETY: the call has no preconditions.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1) as usize;
         let start = self.start.as_ptr() as usize;
         let (first, end) = (start.next_multiple_of(page), (start + self.bytes) / page * page);
         if first < end {
