@@ -105,7 +105,11 @@ mod mapping;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
+mod not_taken;
+#[cfg(not(loom))]
 mod outstanding;
+#[cfg(not(loom))]
+mod owner;
 #[cfg(not(loom))]
 mod packed_cell;
 #[cfg(not(loom))]
@@ -124,6 +128,8 @@ pub mod process_start;
 mod remote;
 #[cfg(not(loom))]
 mod segment;
+#[cfg(not(loom))]
+mod segment_layout;
 #[cfg(not(loom))]
 mod signals;
 #[cfg(not(loom))]
@@ -147,7 +153,7 @@ mod tests;
 
 #[cfg(not(loom))]
 pub use {
-    arrival::{Arrival, BodyInTransit, Inline, NotTaken, Sink},
+    arrival::{Arrival, BodyInTransit, Inline, Sink},
     copy::{copied_bytes, count_copy, touch_pages},
     endpoint::{Company, Endpoint, RecentImmediate, RecentMessage, SharedBody},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
@@ -157,6 +163,7 @@ pub use {
     },
     heap::{Block, Lent},
     memory::{can_have, release_free},
+    not_taken::NotTaken,
     packed_cell::PackedCell,
     preallocated::PreallocatedEndpoint,
     process::{Addressee, ChildEnd, end_of_child, send_signal},
@@ -166,8 +173,8 @@ pub use {
     ways::last_way,
 };
 
-pub use immediate::Immediate;
-pub use queue::{IMMEDIATE_BYTES, WELL_KNOWN_HEADERS};
+pub use immediate::{IMMEDIATE_BYTES, Immediate};
+pub use queue::WELL_KNOWN_HEADERS;
 
 /// Opaque words that travel with a message: the users of this crate put context, tag and so on there. The last one is
 /// the far end of a message between hosts, see [`FAR`].

@@ -1,7 +1,7 @@
 //! What a waiting task sees of the peer that it waits for ([`crate::wait_policy`]).
 use super::Endpoint;
 use crate::parker::Parker;
-use crate::segment::Header;
+use crate::segment_layout::Header;
 use crate::sync::ReadOnlyLoad;
 use crate::wait_policy::{Peer, Spinner, Surroundings, Wait, Waits};
 use std::io::Read;

@@ -1,5 +1,5 @@
 //! A connection as a stream of bytes, for users that have their own format of frames.
-use crate::link::{Link, LinkError};
+use super::{Link, LinkError};
 use crate::raw;
 use crate::socket;
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ const WRITE_BYTES_MAX: usize = 512 << 10;
 pub struct ByteStream(Link);
 
 impl ByteStream {
-    pub(crate) fn new(link: Link) -> ByteStream {
+    pub(super) fn new(link: Link) -> ByteStream {
         ByteStream(link)
     }
 
