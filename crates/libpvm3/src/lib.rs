@@ -6,10 +6,11 @@
 #![allow(clippy::missing_safety_doc)] // the manual pages say what callers must ensure
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
-mod at_exit;
 mod at_start;
 mod buffers;
+mod callbacks;
 mod catchout;
+mod cursors;
 mod data;
 mod descriptors;
 mod errors;
@@ -22,22 +23,22 @@ mod groups;
 mod handlers;
 mod hosts;
 mod interpreter;
+mod leaving;
 mod lists;
-mod lock;
 mod mailbox;
 mod memory;
+mod messages;
 mod misc;
 mod options;
 mod pack;
-mod postponed;
 mod process;
 mod receive;
 mod register;
 mod send;
 mod spawn;
 mod start;
-mod takeover;
 mod tasks;
 mod trace;
+mod trace_mode;
 mod trace_table;
 mod wait;

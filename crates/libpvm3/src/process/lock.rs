@@ -4,7 +4,7 @@
 //! of the word answers three questions: whether this process has a state of its own, whether the lock is held, and
 //! whether other threads wait for it. While the process has one thread, acquiring and releasing the lock are plain
 //! stores.
-use crate::{postponed, takeover};
+use super::takeover;
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -253,22 +253,24 @@ fn on_other_stack() -> bool {
     !asked || unsafe { stack.assume_init() }.ss_flags & libc::SS_ONSTACK != 0
 }
 
-/// Releases the lock. If the lock was held during a fork, does nothing in the child.
+/// Releases the lock. If the lock was held during a fork, does nothing in the child. Returns whether signals may have been
+/// postponed while the lock was held.
 #[inline(always)]
-pub fn release() {
+#[must_use]
+pub fn release() -> bool {
     let word = word();
     if is_single_threaded() && word.load(Relaxed) == HELD {
         word.store(FREE, Relaxed);
-        return;
+        return false;
     }
-    release_slow(word);
+    release_slow(word)
 }
 
 #[cold]
 #[inline(never)]
-fn release_slow(word: &AtomicU32) {
+fn release_slow(word: &AtomicU32) -> bool {
     if word.load(Relaxed) == FRESH {
-        return;
+        return false;
     }
     set_ownership(Ownership::Changing);
     // Pair `lock released`.
@@ -276,7 +278,7 @@ fn release_slow(word: &AtomicU32) {
         futex_wake(word, 1);
     }
     set_ownership(Ownership::None);
-    postponed::send_after_release();
+    true
 }
 
 /// Lets the holder of the lock send the postponed signals when it releases the lock.
@@ -307,9 +309,21 @@ pub fn is_fresh() -> bool {
 
 /// Marks the lock before a fork, so that its next acquisition is counted as a use of the task. Returns whether the lock
 /// is free; if it is, the child may use its copy of the task.
-pub fn mark_fork() -> bool {
+fn mark_fork() -> bool {
     let word = word();
     word.load(Relaxed) == FORKED || word.compare_exchange(FREE, FORKED, Relaxed, Relaxed).is_ok()
+}
+
+/// Registers a handler that the C library calls before each fork.
+fn watch_forks() {
+    extern "C" fn before_fork() {
+        // A child that has not used the library is no task, and its children may take over the task of its parent.
+        if !is_fresh() {
+            takeover::before_fork(mark_fork);
+        }
+    }
+    // SAFETY: the handler takes no lock and allocates nothing.
+    unsafe { libc::pthread_atfork(Some(before_fork), None, None) };
 }
 
 /// Acquires the lock again, after code of the user has run, if that code has forked and this process is the child.
@@ -341,7 +355,7 @@ fn make_page() {
     SINGLE_THREADED.store(unsafe { hpvm_single_threaded_byte() }, Relaxed);
     let page = match wiped_page() {
         Some(page) => {
-            takeover::watch_forks();
+            watch_forks();
             page
         }
         None => word_wiped_by_handler(),

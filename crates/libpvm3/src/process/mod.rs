@@ -3,9 +3,18 @@
 //! Every call of the interface goes through [`enter`], which returns a [`Guard`]. Through the guard, the caller borrows
 //! the state for short times. While code of the user runs ([`Guard::user_code`]), the lock is held but nothing is
 //! borrowed, so that this code may call the library again.
+mod at_exit;
+pub mod lock;
+pub mod postponed;
+pub mod takeover;
+mod watch;
+
+pub use watch::Watch;
+
 use crate::lists::Lists;
-use crate::lock::{self, Acquired};
-use crate::{at_exit, at_start, catchout, data, handlers, postponed, takeover, trace};
+use crate::messages::log_enroll_failure;
+use crate::{at_start, data, trace_mode};
+use lock::Acquired;
 use pvm_core::codes::Code;
 use pvm_core::events::MASK_EMPTY;
 use pvm_task::{EnrollError, Environment, Task};
@@ -25,6 +34,15 @@ const ENROLL_TRIES: u32 = 5;
 /// The pause between two tries.
 const ENROLL_PAUSE: Duration = Duration::from_secs(1);
 
+/// The server roles that this task has registered for. Each call of `pvm_reg_hoster`, `pvm_reg_tasker` or
+/// `pvm_reg_tracer` toggles one role.
+#[derive(Default)]
+pub struct Registered {
+    pub hoster: bool,
+    pub tasker: bool,
+    pub tracer: bool,
+}
+
 /// The state of the process.
 pub struct State {
     /// The task.
@@ -33,12 +51,13 @@ pub struct State {
     pub matcher: Option<Matcher>,
     /// The stream to which output of children is printed; null if it is not printed.
     pub output: *mut libc::FILE,
-    /// Whether there are message handlers, or output of children is printed. If so, even sends take in messages.
-    pub has_callbacks: bool,
+    /// Runs message handlers and prints output of children; absent if there are no handlers and nothing is printed. If
+    /// it is there, even sends take in messages.
+    pub callbacks: Option<fn(&mut Guard)>,
     /// Whether no call may take the fast path, see [`State::choose_path`].
     pub ordinary_only: bool,
     /// The descriptor that `pvm_getfds` has returned, if it was called.
-    pub watched: Option<crate::descriptors::Watch>,
+    pub watched: Option<Watch>,
     /// The name under which the task will be listed.
     pub name: Vec<u8>,
     /// Scratch memory for the shares of the other members in a reduction.
@@ -46,7 +65,7 @@ pub struct State {
     /// The arrays that calls have returned; the program may still point to them.
     pub lists: Lists,
     /// The server roles that this task has registered for.
-    pub registered: crate::register::Registered,
+    pub registered: Registered,
     /// Whether an outer call is sending traces.
     pub sending_traces: bool,
     /// Whether the spawner of this process requests its traces and the process has not yet tried to enroll for that.
@@ -62,13 +81,13 @@ impl State {
         // From a static library the linker takes only objects that are referenced, so refer to these two.
         std::hint::black_box((&at_exit::AT_END, &at_start::AT_START));
         let mut task = Task::new(environment);
-        task.watch_trace_settings(trace::invalidate);
+        task.watch_trace_settings(trace_mode::invalidate);
         let masked = |mask: &Vec<u8>| mask.iter().any(|character| *character != MASK_EMPTY);
         State {
             task,
             matcher: None,
             output: std::ptr::null_mut(),
-            has_callbacks: false,
+            callbacks: None,
             ordinary_only: false,
             watched: None,
             name: Vec::new(),
@@ -86,7 +105,7 @@ impl State {
     /// program has message handlers, collects the output of children, watches the epoll descriptor of the library, or
     /// has set `PvmBackoff`: then even a send takes in messages.
     pub fn choose_path(&mut self) {
-        self.ordinary_only = self.has_callbacks || self.watched.is_some() || self.task.backs_off();
+        self.ordinary_only = self.callbacks.is_some() || self.watched.is_some() || self.task.backs_off();
     }
 }
 
@@ -185,7 +204,7 @@ fn renew() {
     postponed::forget();
     // A waiting thread of the parent may have set this value.
     WAITERS.store(0, Relaxed);
-    trace::invalidate();
+    trace_mode::invalidate();
     // SAFETY: the lock is held and the state is not borrowed: a new process has no other thread, and code of the
     // user, the only place where a fork can happen within a call, runs without a borrow.
     let state = unsafe { &mut *PROCESS.state.get() };
@@ -197,7 +216,7 @@ fn renew() {
     let open = inherited.task.is_connected() && !inherited.spawned;
     if open && takeover::claim(inherited.process) && inherited.task.inherit() {
         data::pvmmyupid.store(own as c_int, Relaxed);
-        trace::refresh(&inherited.task);
+        trace_mode::refresh(&inherited.task);
         *state = Some(State { process: own, ..inherited });
         return;
     }
@@ -220,10 +239,18 @@ impl Drop for Guard {
             return;
         }
         if self.state().watched.is_some() {
-            crate::descriptors::arm(self);
+            self.arm();
         }
         self.pass_news_on();
-        lock::release();
+        release();
+    }
+}
+
+/// Releases the lock, and sends the signals that were postponed while it was held.
+#[inline(always)]
+fn release() {
+    if lock::release() {
+        postponed::send_after_release();
     }
 }
 
@@ -262,7 +289,7 @@ impl Guard {
         }
         self.pass_news_on();
         let frame = lock::holder_frame();
-        lock::release();
+        release();
         let value = long();
         self.reacquire();
         lock::set_holder_frame(frame);
@@ -275,6 +302,14 @@ impl Guard {
             Acquired::Held | Acquired::AfterFork | Acquired::Already => {}
             Acquired::First => renew(),
             Acquired::Interrupted => unreachable!("the lock was released"),
+        }
+    }
+
+    /// Marks the task as parked, before control returns to a program that polls the epoll descriptor.
+    #[cold]
+    fn arm(&mut self) {
+        if self.task().is_enrolled() {
+            self.task().arm();
         }
     }
 
@@ -321,21 +356,15 @@ impl Guard {
     /// Runs message handlers and prints output of children, if the program has asked for either.
     #[inline(always)]
     pub fn run_callbacks(&mut self) {
-        if self.state().has_callbacks {
-            self.run_callbacks_now();
+        if let Some(run) = self.state().callbacks {
+            run(self);
         }
-    }
-
-    #[inline(never)]
-    fn run_callbacks_now(&mut self) {
-        handlers::run(self);
-        catchout::print(self);
     }
 
     /// Enrolls the process unless it is a task already. If that fails, prints the reason.
     #[inline(always)]
     pub fn enrolled(&mut self) -> Result<(), Code> {
-        if self.task().is_enrolled() { Ok(()) } else { self.enroll(crate::errors::log_enroll_failure) }
+        if self.task().is_enrolled() { Ok(()) } else { self.enroll(log_enroll_failure) }
     }
 
     /// Enrolls the process unless it is a task already; prints nothing.
@@ -417,7 +446,7 @@ impl Guard {
     /// Sets the data symbols that name the receivers of output and traces.
     pub fn publish_settings(&mut self) {
         let task = self.task();
-        trace::refresh(task);
+        trace_mode::refresh(task);
         data::pvmtrc.publish(task.own_settings());
         data::pvmctrc.publish(task.child_settings());
     }

@@ -2,9 +2,8 @@
 //! library, but handlers often end the children of the program (`pvm_kill`). So the library notes what the handler
 //! wants, and sends it when it releases its lock, at the end of the interrupted call or before that call sleeps. Calls
 //! on the fast path do not look; after such a call, the next call sends.
-use crate::errors::call_silent;
-use crate::process::Guard;
-use crate::{lock, trace};
+use super::{Guard, enter, lock};
+use crate::trace_mode;
 use pvm_core::proto::Request;
 use pvm_core::tid::Tid;
 use std::ffi::c_int;
@@ -33,21 +32,22 @@ pub fn note(tid: Tid, signal: c_int) -> bool {
         ANY.store(true, Release);
         lock::ask_holder_to_send();
         // The next call looks for signals when it finds out whether it is traced.
-        trace::invalidate();
+        trace_mode::invalidate();
     }
     noted
 }
 
 /// Sends the signals that have been noted. To be called after the lock is released: a handler that runs later can use
 /// the library itself.
+#[cold]
+#[inline(never)]
 pub fn send_after_release() {
     // The compiler must not look before the lock is released.
     compiler_fence(SeqCst);
     if ANY.load(Relaxed) {
-        call_silent(|guard| {
-            send(guard);
-            Ok(0)
-        });
+        if let Some(mut guard) = enter() {
+            send(&mut guard);
+        }
     }
 }
 

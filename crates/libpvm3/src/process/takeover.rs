@@ -4,7 +4,6 @@
 //! leaving the machine, and has not used its task since the fork, the child's copy of the task is still valid: the
 //! child takes the task over. Parent and children share a counter, which grows when the parent uses the task after a
 //! fork, and when a child takes the task over. So only one child can take the task over.
-use crate::lock;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::AtomicU32;
@@ -36,24 +35,14 @@ fn uses() -> Option<&'static AtomicU32> {
     unsafe { USES.load(Acquire).as_ref() }
 }
 
-/// Registers a handler that the C library calls before each fork.
-pub fn watch_forks() {
-    // SAFETY: the handler takes no lock and allocates nothing.
-    unsafe { libc::pthread_atfork(Some(before_fork), None, None) };
-}
-
-extern "C" fn before_fork() {
-    // A child that has not used the library is no task. So `SEEN` stays unchanged: the children of this child may take
-    // over the task of its parent.
-    if lock::is_fresh() {
-        return;
-    }
+/// Notes that this process forks. `mark` marks the task, and returns whether the child may use its copy of the task.
+pub fn before_fork(mark: impl FnOnce() -> bool) {
     if uses().is_none() {
         make_page();
     }
     // Pair `task used`.
     let seen = uses().map_or(NEVER, |uses| uses.load(Acquire));
-    SEEN.store(if lock::mark_fork() { seen } else { NEVER }, Relaxed);
+    SEEN.store(if mark() { seen } else { NEVER }, Relaxed);
 }
 
 fn make_page() {
@@ -75,11 +64,9 @@ pub fn used() {
     }
 }
 
-/// Renounces the parent's task for good, if this process has not used the library yet: it will not take the task over.
+/// Renounces the parent's task for good: this process, which has not used the library yet, will not take the task over.
 pub fn renounce() {
-    if lock::is_fresh() {
-        SEEN.store(NEVER, Relaxed);
-    }
+    SEEN.store(NEVER, Relaxed);
 }
 
 /// Separates this process from its parent's task: from now on its children can take over only the task of this process.
