@@ -1,6 +1,6 @@
 //! Finds circles of modules. A module and its submodules are one: a parent is made of its children, and a child may
 //! use what its parent defines. The modules with the same parent, each with all inside it, may not use each other in a
-//! circle. A `mod` is no use, a `pub use` is one. Who imports a name that another module only passes on (`pub use`)
+//! circle. The crate's root counts as one of the modules that it declares. A `mod` is no use, a `pub use` is one. Who imports a name that another module only passes on (`pub use`)
 //! uses the module that defines it. What is compiled only for tests does not count.
 mod modules;
 mod tokens;
@@ -11,8 +11,9 @@ use modules::{Module, Names};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Crates whose modules still form circles.
-const WITH_CIRCLES: &[&str] = &["pvm-core", "pvm-sim", "pvm-task", "pvm-tools", "pvmd"];
+/// Crates whose modules still form circles, each with the reason.
+const WITH_CIRCLES: &[(&str, &str)] =
+    &[("pvm-task", "most of its modules are parts of `Task`, which is to be divided")];
 /// The most names that are followed from one `pub use` to the next.
 const STEPS_MAX: usize = 20;
 
@@ -26,7 +27,7 @@ pub fn are_nowhere() -> Result<()> {
         let folder = entry?.path();
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let circles = of_crate(&folder)?;
-        match WITH_CIRCLES.contains(&&*name) {
+        match WITH_CIRCLES.iter().any(|(listed, _)| *listed == name) {
             true => ensure!(!circles.is_empty(), "{name} has no circles any more: take it from WITH_CIRCLES"),
             false => found.extend(circles.iter().map(|circle| format!("{name}: {circle}"))),
         }
@@ -76,9 +77,10 @@ fn uses(modules: &[Module]) -> BTreeMap<usize, Uses> {
 }
 
 /// Returns the closest module that contains both modules, and its children that contain one each. Returns `None` if
-/// one of the modules contains the other.
+/// one of the modules contains the other. The root counts as a child of itself, so it contains nothing.
 fn siblings(modules: &[Module], one: usize, other: usize) -> Option<(usize, usize, usize)> {
-    let (ones, others) = (line(modules, one), line(modules, other));
+    let (mut ones, mut others) = (line(modules, one), line(modules, other));
+    [&mut ones, &mut others].into_iter().filter(|line| line.len() == 1).for_each(|line| line.push(0));
     let common = ones.iter().zip(&others).take_while(|(one, other)| one == other).count();
     Some((ones[common - 1], *ones.get(common)?, *others.get(common)?))
 }
@@ -92,6 +94,9 @@ fn line(modules: &[Module], module: usize) -> Vec<usize> {
 
 /// Returns a module's path in its crate.
 fn path_of(modules: &[Module], module: usize) -> String {
+    if module == 0 {
+        return "the root".to_owned();
+    }
     let line = line(modules, module);
     line[1..].iter().map(|&part| modules[part].name.as_str()).collect::<Vec<_>>().join("::")
 }
@@ -235,11 +240,18 @@ mod tests {
     }
 
     #[test]
+    fn the_root_can_be_in_a_circle() {
+        let circles =
+            of_files(&[("lib.rs", "mod a;\npub use a::A;\npub struct B;"), ("a.rs", "pub struct A(crate::B);")]);
+        assert_eq!(circles, ["a circle of a, the root\n  a uses the root: B\n  the root uses a: A"]);
+    }
+
+    #[test]
     fn uses_in_one_direction_are_no_circle() {
         // The children of `b` use what their parent defines, and `b` passes on what they define.
         let circles = of_files(&[
-            ("lib.rs", "mod a;\nmod b;\npub use a::A;\npub struct Root;"),
-            ("a.rs", "use crate::b::{C, D};\nuse crate::Root;\npub struct A;"),
+            ("lib.rs", "mod a;\nmod b;\npub use a::A;\npub use b::B;"),
+            ("a.rs", "use crate::b::{C, D};\nuse crate::B;\npub struct A;"),
             ("b/mod.rs", "mod c;\nmod d;\npub use c::C;\npub use d::D;\npub struct B;"),
             ("b/c.rs", "use super::{B, D};\npub struct C(B, std::a::A);"),
             ("b/d.rs", "use super::B;\n/// See [`super::c::C`] and crate::a::A.\npub struct D(B);"),

@@ -27,7 +27,7 @@ use spawner::{Kept, ProcessSpawner, SpawnError};
 use starters::{Failure, Starters};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::{Child, ExitStatus};
+
 use std::rc::Rc;
 
 /// The process of a task.
@@ -289,12 +289,6 @@ impl Processes {
         self.inputs.close(tid);
         self.groups.remove(&tid);
     }
-}
-
-/// Returns the status of a child that has ended.
-pub fn status_of(child: &mut Child) -> Option<ExitStatus> {
-    // An error means that the status was delivered elsewhere: the child has ended.
-    child.try_wait().unwrap_or_else(|_| Some(ExitStatus::default()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The command that starts a daemon on another host: its local process and the output of that process.
 use super::step_guard;
-use crate::processes::status_of;
+use crate::children::status_of;
 use pvm_core::dialogue::{CONFIRMED, LINE_BYTES_MAX};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;

@@ -189,11 +189,6 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Returns whether the provider makes its messages of datagrams that may be lost.
-    pub fn is_above_datagrams(&self) -> bool {
-        self.provider.ends_with(";ofi_rxd")
-    }
-
     /// Copies an element of a list. Returns `None` if it lacks a part or there is no memory.
     ///
     /// # Safety

@@ -1,7 +1,9 @@
 //! The behaviour of simulated programs: a random mixture of messages and requests.
-use crate::program::{ProgramRole, Stage, TaskId};
+use crate::event::Event;
+use crate::ids::TaskId;
+use crate::program::{ProgramRole, Stage};
 use crate::queue::{MILLISECOND, SECOND};
-use crate::world::{Event, OPERATOR, Phase, World};
+use crate::world::{OPERATOR, Phase, World};
 use pvm_core::codes::{
     MBOX_FIRST_AVAIL, MBOX_MULTI_INSTANCE, MBOX_OVER_WRITABLE, MBOX_PERSISTENT, MBOX_READ_AND_DELETE,
     MBOX_WAIT_FOR_INFO, NO_SPAWN_PARENT, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT,

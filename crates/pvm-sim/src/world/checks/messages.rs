@@ -1,6 +1,6 @@
 //! Invariant: messages between living tasks arrive once, in order, and whole.
 use super::{Checks, Unsettled};
-use crate::program::TaskId;
+use crate::ids::TaskId;
 use crate::world::World;
 use pvm_core::tid::Tid;
 use std::collections::{HashMap, HashSet};

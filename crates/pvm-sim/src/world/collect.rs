@@ -1,8 +1,9 @@
 //! Output and traces: the tasks that print, the messages that daemons make of output and traces, the collectors, and
 //! the task that has registered as the tracer of the machine.
-use crate::network::NodeId;
-use crate::program::TaskId;
-use crate::world::{Event, World};
+use crate::event::Event;
+use crate::ids::NodeId;
+use crate::ids::TaskId;
+use crate::world::World;
 use pvm_core::encoding::Writer;
 use pvm_core::proto::{Message, Request, Role, RunSettings, TraceSettings};
 use pvm_core::tid::Tid;

@@ -1,9 +1,9 @@
 //! Invariant: the output and the traces of a task arrive at their collectors completely and in order, and the end of
 //! the output and the end of the traces are each reported exactly once.
 use super::{Checks, Unsettled};
-use crate::collect::{LINE_BYTES, OUTPUT_CONTEXT, TRACE_CONTEXT};
 use crate::program::Stage;
 use crate::world::World;
+use crate::world::collect::{LINE_BYTES, OUTPUT_CONTEXT, TRACE_CONTEXT};
 use pvm_core::encoding::Reader;
 use pvm_core::events::Event;
 use pvm_core::proto::Message;

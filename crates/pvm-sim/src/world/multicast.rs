@@ -1,9 +1,10 @@
 //! Announced multicasts, and the bodies that daemons fetch from each other.
-use crate::network::NodeId;
+use crate::event::Event;
+use crate::ids::NodeId;
 use crate::node::NodeState;
 use crate::program::QueuedMessage;
 use crate::queue::{MILLISECOND, Nanos};
-use crate::world::{Event, MASTER, World};
+use crate::world::{MASTER, World};
 use pvm_core::flows::MessageHeader;
 use pvm_core::flows::multicast::{
     Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, Delivery, McastRoute, Stored,
@@ -14,9 +15,6 @@ use std::rc::Rc;
 
 /// How long a daemon withholds a report, at most. The patience of the sender's daemon ends before that, or later.
 const WITHHELD_MOST: Nanos = 300 * MILLISECOND;
-
-/// A message for one task, which waits behind an announced message.
-pub type Held = (MessageHeader, Rc<QueuedMessage>);
 
 impl World {
     /// Plans how a multicast of a daemon reaches the hosts of its receivers.

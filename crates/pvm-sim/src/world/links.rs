@@ -1,9 +1,12 @@
 //! Links between daemons, and the frames and messages on them.
-use crate::network::{Item, Kind, Link, LinkId, NodeId};
+use crate::event::Event;
+use crate::ids::TaskId;
+use crate::ids::{LinkId, NodeId};
+use crate::network::{Item, Kind, Link};
 use crate::node::{Node, NodeState};
-use crate::program::{Entry, QueuedMessage, Stage, TaskId};
+use crate::program::{Entry, QueuedMessage, Stage};
 use crate::queue::{MICROSECOND, MILLISECOND};
-use crate::world::{Event, Phase, World};
+use crate::world::{Phase, World};
 use pvm_core::flows::pacing::Grant;
 use pvm_core::flows::{Credit, DataFrame, Gap, MessageHeader};
 use pvm_core::tid::Tid;

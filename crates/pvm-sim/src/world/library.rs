@@ -1,6 +1,8 @@
 //! The PVM library of a simulated program: requests, introductions, queues.
-use crate::program::{Entry, Open, QueuedMessage, Stage, TaskId, Unsent, Waiting};
-use crate::world::{Event, MASTER, World};
+use crate::event::Event;
+use crate::ids::TaskId;
+use crate::program::{Entry, Open, QueuedMessage, Stage, Unsent, Waiting};
+use crate::world::{MASTER, World};
 use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask};
 use pvm_core::tid::Tid;
 use std::rc::Rc;

@@ -1,69 +1,19 @@
 //! Data links: the state of both sides, and how the connections of data links break and are remade.
-use crate::network::{CHANNEL_BYTES_MAX, Item, Kind, LinkId, NodeId};
-use crate::node::NodeState;
+use crate::event::Event;
+use crate::ids::{LinkId, NodeId};
+use crate::network::{CHANNEL_BYTES_MAX, Item, Kind};
+use crate::node::{Attempt, NodeState};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::scenario::Place;
-use crate::world::{Event, World};
-use pvm_core::flows::{AckTracker, RetransmitQueue};
+use crate::world::World;
+use pvm_core::proto::SECRET_BYTES;
 use pvm_core::tid::Tid;
-use pvm_core::wire::{DataCall, SECRET_BYTES};
+use pvm_core::wire::DataCall;
 
 /// The most items that an end keeps until the other end acknowledges them.
 const KEPT_MAX: u64 = 256;
-/// An acknowledgement is sent each time that this number of items has arrived.
-const ACKNOWLEDGE_EVERY: u64 = 16;
 /// The interval between two attempts to make a connection.
 const RETRY: Nanos = 100 * MILLISECOND;
-
-/// One end of a data link.
-pub struct DataEnd {
-    /// The items that have been queued or sent, but not acknowledged.
-    sent: RetransmitQueue<Item>,
-    /// The items that have arrived.
-    receipts: AckTracker,
-    /// The connection that this end uses; 0 for none. This end may not have noticed yet that the connection has ended.
-    connection: u64,
-    /// Whether the other end has sent the position up to which it has received.
-    greeted: bool,
-    /// The number of bytes that this end has written since its connection broke. They are lost.
-    lost_bytes: usize,
-}
-
-impl DataEnd {
-    fn new() -> DataEnd {
-        let (sent, receipts) = (RetransmitQueue::default(), AckTracker::new(ACKNOWLEDGE_EVERY));
-        DataEnd { sent, receipts, connection: 1, greeted: true, lost_bytes: 0 }
-    }
-}
-
-/// The data link of two daemons.
-pub struct Data {
-    /// See [`crate::network::Link::ends`].
-    pub ends: [DataEnd; 2],
-    /// The newest connection, and whether it is established.
-    newest: u64,
-    is_established: bool,
-}
-
-impl Default for Data {
-    fn default() -> Data {
-        Data { ends: [DataEnd::new(), DataEnd::new()], newest: 1, is_established: true }
-    }
-}
-
-impl Data {
-    /// Returns whether the given end uses the newest connection, and this connection is established.
-    pub fn reaches(&self, end: usize) -> bool {
-        self.is_established && self.ends[end].connection == self.newest
-    }
-}
-
-/// An attempt to make a connection.
-pub struct Attempt {
-    number: u64,
-    end: Nanos,
-    shown: u64,
-}
 
 fn call_of(number: u64) -> DataCall {
     let mut shown = [0; SECRET_BYTES];

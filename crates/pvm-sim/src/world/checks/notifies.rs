@@ -1,6 +1,7 @@
 //! Invariant: each notification arrives exactly once, and is true.
 use super::{Checks, Unsettled};
-use crate::program::{Stage, TaskId};
+use crate::ids::TaskId;
+use crate::program::Stage;
 use crate::world::World;
 use pvm_core::codes::{NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use pvm_core::encoding::Reader;

@@ -1,7 +1,7 @@
 //! Invariant: a barrier opens when enough members have arrived, and no task waits at a barrier for members that do not
 //! exist.
 use super::{Checks, Unsettled};
-use crate::program::TaskId;
+use crate::ids::TaskId;
 use crate::queue::Nanos;
 use crate::world::World;
 use pvm_core::proto::Request;

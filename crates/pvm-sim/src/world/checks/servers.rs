@@ -1,5 +1,5 @@
 //! Invariant: at most one task at a time holds each server role of the machine.
-use crate::program::TaskId;
+use crate::ids::TaskId;
 use crate::world::World;
 
 impl World {

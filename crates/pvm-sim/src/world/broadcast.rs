@@ -1,8 +1,9 @@
 //! Datagrams to all hosts: they get lost, arrive twice, and overtake each other; some computers receive none.
-use crate::network::NodeId;
+use crate::event::Event;
+use crate::ids::NodeId;
 use crate::node::NodeState;
 use crate::queue::{Nanos, SECOND};
-use crate::world::{Event, World};
+use crate::world::World;
 use pvm_core::flows::multicast::{PART_BYTES_MIN, PartToSend, Stored};
 
 /// The bytes of a body that a datagram holds, at least.

@@ -1,11 +1,13 @@
 //! Hosts that start and end: the commands of the scenario, and the starts of daemons.
-use crate::behaviour::spawn_of;
-use crate::network::NodeId;
+use crate::event::Event;
+use crate::ids::NodeId;
+use crate::ids::TaskId;
 use crate::node::{Node, NodeState, address_of, name_of, place_of};
-use crate::program::{ProgramRole, Stage, Task, TaskId};
+use crate::program::{ProgramRole, Stage, Task};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::scenario::{Command, Place};
-use crate::world::{Event, MASTER, OPERATOR, Phase, World};
+use crate::world::behaviour::spawn_of;
+use crate::world::{MASTER, OPERATOR, Phase, World};
 use pvm_core::codes::Code;
 use pvm_core::machine::{HostStart, Rank};
 use pvm_core::proto::{ByteBuf, Request};

@@ -1,17 +1,32 @@
 //! The whole simulated state, and time.
-use crate::checks::{Checks, Violation};
-use crate::network::{Kind, Link, LinkId, Network, NodeId};
+mod behaviour;
+mod broadcast;
+mod checks;
+mod collect;
+mod data;
+mod edge;
+mod group_memory;
+mod library;
+mod links;
+mod multicast;
+mod starts;
+
+pub use checks::Violation;
+
+use crate::event::Event;
+use crate::ids::NodeId;
+use crate::ids::TaskId;
+use crate::network::{Link, Network};
 use crate::node::{Node, NodeState};
 use crate::prng::Prng;
-use crate::program::{ProgramRole, QueuedMessage, Stage, Task, TaskId};
+use crate::program::{ProgramRole, QueuedMessage, Stage, Task};
 use crate::queue::{MICROSECOND, MILLISECOND, Nanos, Queue, SECOND};
-use crate::scenario::{Place, Scenario};
+use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::tried::Tried;
-use pvm_core::codes::Code;
-use pvm_core::flows::multicast::{BodyKey, BodyRequest, PartToSend};
-use pvm_core::machine::{Found, Rank, SpawnId, Start};
-use pvm_core::proto::ByteBuf;
+use checks::Checks;
+use pvm_core::flows::multicast::BodyKey;
+use pvm_core::machine::Rank;
 use pvm_core::tid::Tid;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,70 +42,6 @@ const CHECK_INTERVAL: Nanos = SECOND / 2;
 /// Without work, a machine must settle within this time plus the time that it takes to detect lost hosts, and to end
 /// removed daemons.
 const SETTLE_WAIT: Nanos = 40 * SECOND;
-
-/// An event.
-pub enum Event {
-    /// A daemon's rules are woken at the time that they have requested.
-    Wake(NodeId),
-    /// The first item of a channel arrives.
-    Arrive { link: LinkId, end: usize, kind: Kind },
-    /// At one end of a link, the operating system gives up the connection.
-    GiveUp { link: LinkId, end: usize },
-    /// A daemon tries to connect to a host.
-    Attempt { from: NodeId, host: Tid, number: u64 },
-    /// A daemon calls a host to make a data link, or the call that it expects has not arrived in time.
-    DataAttempt { node: NodeId, host: Tid, number: u64 },
-    /// An end of a data link has a new connection.
-    DataUp { link: LinkId, end: usize, connection: u64 },
-    /// An end of a data link notices that its connection has ended.
-    DataEnded { link: LinkId, end: usize, connection: u64 },
-    /// A datagram for all hosts reaches a daemon.
-    Datagram { node: NodeId, bytes: Box<[u8]> },
-    /// Names have been looked up.
-    HostsChecked { node: NodeId, request: u32, names: Box<[ByteBuf]> },
-    /// A daemon was started, or the start has failed.
-    HostStarted { node: NodeId, request: u32, index: usize, started: Result<NodeId, Code> },
-    /// The search for a program's file has ended.
-    ProgramFound { node: NodeId, spawn: SpawnId, found: Box<Result<Found, Code>> },
-    /// A process was started, or the start has failed.
-    ProcessStarted { node: NodeId, task: TaskId, start: Box<Start>, fails: bool },
-    /// A process sends its `Hello`.
-    Hello(TaskId),
-    /// The daemon reads a frame from a task's socket.
-    FromTask(TaskId),
-    /// A task reads a frame from its socket.
-    ToTask(TaskId),
-    /// The daemon polls a task's queue.
-    PollQueue(TaskId),
-    /// A task polls its queues.
-    Take(TaskId),
-    /// The daemon reads what a process has printed.
-    Output(TaskId),
-    /// The daemon learns how many of the daemon's messages a task has handled.
-    Released(TaskId, u64),
-    /// A task runs the next step of its program.
-    Step(TaskId),
-    /// A process gets a signal.
-    Signal(TaskId, i32),
-    /// The daemon notices that a task's socket has closed.
-    SocketClosed(TaskId),
-    /// The daemon notices that a process has ended.
-    ProcessEnd(TaskId, i32),
-    /// A command of the scenario is due.
-    Command(usize),
-    /// A stopped daemon continues.
-    Continue(NodeId),
-    /// A fault of the network ends.
-    EndFault(u64),
-    /// The traffic of a computer is no longer delayed.
-    EndSlowness(Place),
-    /// A datagram with a part of a body arrives at a daemon.
-    Part { node: NodeId, part: Box<PartToSend> },
-    /// A daemon sends a report about a body that it has withheld.
-    LateReport { node: NodeId, host: Tid, report: Box<(BodyKey, BodyRequest)> },
-    /// The simulator checks whether the machine has settled.
-    CheckSettled,
-}
 
 /// The phase of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! The edge of a daemon: executes the actions that the daemon's rules request, and holds the daemon's tasks and their
 //! processes.
-use crate::network::NodeId;
+use crate::event::Event;
+use crate::ids::NodeId;
+use crate::ids::TaskId;
 use crate::node::NodeState;
-use crate::program::{ProgramRole, Stage, Task, TaskId};
+use crate::program::{ProgramRole, Stage, Task};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
-use crate::world::{Event, MASTER, Phase, World};
+use crate::world::{MASTER, Phase, World};
 use pvm_core::codes::Code;
 use pvm_core::machine::{Action, Found, Start};
 use pvm_core::proto::{ByteBuf, Hello, Reply, Request, TaskEnd, TaskKind, ToDaemon, ToTask, VERSION};

@@ -1,8 +1,8 @@
 //! Invariant: all hosts have the same table, and it contains the living hosts.
 use super::{Checks, Unsettled};
-use crate::network::NodeId;
+use crate::ids::NodeId;
+use crate::ids::TaskId;
 use crate::node::NodeState;
-use crate::program::TaskId;
 use crate::world::{MASTER, World};
 use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;

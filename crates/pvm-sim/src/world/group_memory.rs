@@ -1,40 +1,16 @@
 //! The shared memory of groups: the members, and the tasks that wait at the barrier.
-use crate::network::NodeId;
-use crate::program::TaskId;
+use crate::groups::GroupMemory;
+use crate::ids::NodeId;
+use crate::ids::TaskId;
 use crate::queue::MICROSECOND;
 use crate::world::World;
-use pvm_core::machine::{Barrier, GroupAction, Listing, Taken, Waiting};
+use pvm_core::machine::{GroupAction, Listing};
 use pvm_core::proto::Request;
-use pvm_core::tid::Tid;
-use std::collections::BTreeMap;
+use pvm_core::wire::{Taken, Waiting};
 
 /// The number of members that a barrier needs if the number of the group is even. If that number is odd, the barrier
 /// needs all members. Since this depends only on the group, most members pass the same count.
 const FEW_MEMBERS: usize = 2;
-
-/// The memory that a host keeps for a group.
-#[derive(Default)]
-pub struct GroupMemory {
-    /// The members by instance number.
-    pub members: BTreeMap<u32, Tid>,
-    generation: u32,
-    need: u16,
-    arrived: u16,
-    /// The members on this host that have arrived at the barrier and wait.
-    here: BTreeMap<u32, TaskId>,
-    /// Whether members must send a request to the daemon to arrive at a barrier.
-    uses_daemon: bool,
-}
-
-impl GroupMemory {
-    fn seen(&self) -> Barrier {
-        let absent = self.members.len() as u32 - self.here.len() as u32;
-        Barrier { generation: self.generation, need: self.need, arrived: self.arrived, absent, arriving: 0 }
-    }
-    fn tids(&self) -> Vec<Tid> {
-        self.here.keys().filter_map(|instance| self.members.get(instance)).copied().collect()
-    }
-}
 
 impl World {
     /// Executes a daemon's action that concerns the memory of a group.

@@ -1,7 +1,7 @@
 //! Invariant: each multicast arrives exactly once, in order, and with its whole body, at every living receiver, on
 //! whichever way its body travels.
 use super::{Checks, Unsettled};
-use crate::program::TaskId;
+use crate::ids::TaskId;
 use crate::world::World;
 use pvm_core::flows::multicast::BodyKey;
 use pvm_core::tid::Tid;
