@@ -1,7 +1,7 @@
 //! `cargo xtask lint`: checks the house rules.
 use crate::common::{Checks, cargo, output, root};
 use crate::counts::Counts;
-use crate::{atomics, citations, clippy, compatibility, debian_pvm, layers, limits, modules, python};
+use crate::{atomics, circles, citations, clippy, compatibility, debian_pvm, layers, limits, modules, python};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     checks.check("ordered accesses to atomics name their pair", atomics_have_partners(&sources));
     checks
         .check("each module of the machine imports from those before it", layers::machine_modules_are_layers(&sources));
+    checks.check("no modules use each other in a circle", circles::are_nowhere());
     checks.check("crates use what the map says", layers::crates_use_what_the_map_says());
     checks.check("the core does no I/O and reads no clock", layers::core_does_no_io(&sources));
     checks.check("the daemon names every action", layers::every_action_is_named());

@@ -5,6 +5,7 @@ mod abi;
 mod atomics;
 mod bench;
 mod build;
+mod circles;
 mod citations;
 mod clippy;
 mod common;

@@ -6,47 +6,13 @@
 //! before the call returns. Senders then ring the doorbell, and the epoll descriptor becomes readable.
 use crate::errors::call;
 use crate::memory::{items, store};
-use crate::process::Guard;
+use crate::process::Watch;
 use crate::trace::{nothing, traced};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::trace::Value;
-use pvm_descriptor::{OwnDescriptor, above_standard};
 use std::ffi::c_int;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-
-/// The epoll descriptor that a program polls.
-pub struct Watch(OwnDescriptor);
-
-impl Watch {
-    /// Returns an epoll descriptor that watches the descriptors `watched`.
-    fn new(watched: &[impl AsRawFd]) -> Option<Watch> {
-        // SAFETY: has no preconditions.
-        let descriptor = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if descriptor < 0 {
-            return None;
-        }
-        // SAFETY: it was made just now and has no other owner.
-        let descriptor = above_standard(unsafe { OwnedFd::from_raw_fd(descriptor) }).ok()?;
-        for one in watched {
-            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-            let add = libc::EPOLL_CTL_ADD;
-            // SAFETY: three valid arguments; the event is copied.
-            if unsafe { libc::epoll_ctl(descriptor.as_raw_fd(), add, one.as_raw_fd(), &mut event) } < 0 {
-                return None;
-            }
-        }
-        Some(Watch(descriptor.into()))
-    }
-}
-
-/// Marks the task as parked, before control returns to a program that polls the epoll descriptor.
-#[cold]
-pub fn arm(guard: &mut Guard) {
-    if guard.task().is_enrolled() {
-        guard.task().arm();
-    }
-}
+use std::os::fd::{AsFd, AsRawFd};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getfds(list: *mut *mut c_int) -> c_int {

@@ -1,10 +1,12 @@
 //! Failures of calls (contract 2.0): `pvm_errno`, the line on stderr, the policy of `PvmAutoErr`.
-use crate::data::{self, pvm_errno, pvmautoerr, pvmmytid};
+use crate::data::{self, pvm_errno, pvmautoerr};
+use crate::leaving::leave;
+use crate::messages::{log, print_error, print_message, tag};
 use crate::process::{Guard, enter};
+use crate::trace::{nothing, traced_code};
 use pvm_core::codes::Code;
-use pvm_task::{EnrollError, Environment};
+use pvm_core::events::Event;
 use std::ffi::{CStr, c_char, c_int};
-use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -101,7 +103,7 @@ pub fn lpvm_error(function: &[u8], number: c_int) -> c_int {
     match policy {
         AUTO_ERROR_EXIT => {
             pvmautoerr.store(1, Relaxed);
-            crate::tasks::pvm_exit();
+            exit();
             // SAFETY: the lock is not held, so exit handlers may call the library.
             unsafe { libc::exit(number) }
         }
@@ -110,71 +112,19 @@ pub fn lpvm_error(function: &[u8], number: c_int) -> c_int {
     }
 }
 
+/// Leaves the machine, as the call `pvm_exit`.
+pub fn exit() -> c_int {
+    traced_code(Event::Exit, nothing, || {
+        call("pvm_exit", |guard| {
+            leave(guard)?;
+            Ok(0)
+        })
+    })
+}
+
 fn text(number: c_int) -> &'static [u8] {
     // SAFETY: the texts are constant C strings.
     unsafe { CStr::from_ptr(data::error_text(number).0) }.to_bytes()
-}
-
-/// Returns `[t40001]`, or `[pid1234]` outside the machine.
-fn tag() -> String {
-    match pvmmytid.load(Relaxed) {
-        -1 => format!("[pid{}]", std::process::id()),
-        tid => format!("[t{tid:x}]"),
-    }
-}
-
-/// Prints a line in the format of failed calls.
-pub fn print_message(message: &[u8]) {
-    print_error(&[b"libpvm ", tag().as_bytes(), b": ", message, b"\n"].concat());
-}
-
-/// Prints a line of the library's own log.
-fn log(message: &[u8]) {
-    print_error(&[b"libpvm ", tag().as_bytes(), b" ", message, b"\n"].concat());
-}
-
-fn print_error(line: &[u8]) {
-    unsafe extern "C" {
-        static stderr: *mut libc::FILE;
-    }
-    // SAFETY: the C library's stream; programs may have redirected it.
-    without_broken_pipe(|| unsafe {
-        libc::fwrite(line.as_ptr().cast(), 1, line.len(), stderr);
-        libc::fflush(stderr);
-    });
-}
-
-/// Writes without raising SIGPIPE. The standard error of a spawned task is a pipe to its daemon. If the daemon is
-/// killed, the next call fails, and printing this failure must not kill a program that handles it.
-fn without_broken_pipe(write: impl FnOnce()) {
-    let mut broken_pipe = MaybeUninit::<libc::sigset_t>::uninit();
-    let (mut before, mut pending) = (MaybeUninit::<libc::sigset_t>::uninit(), MaybeUninit::<libc::sigset_t>::uninit());
-    // SAFETY: each set is filled before it is used.
-    unsafe {
-        libc::sigemptyset(broken_pipe.as_mut_ptr());
-        libc::sigaddset(broken_pipe.as_mut_ptr(), libc::SIGPIPE);
-        libc::pthread_sigmask(libc::SIG_BLOCK, broken_pipe.as_ptr(), before.as_mut_ptr());
-        libc::sigpending(pending.as_mut_ptr());
-        // A signal that was pending before is the program's own, and stays pending.
-        let was_pending = libc::sigismember(pending.as_ptr(), libc::SIGPIPE) == 1;
-        write();
-        if !was_pending {
-            let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            libc::sigtimedwait(broken_pipe.as_ptr(), std::ptr::null_mut(), &raw const no_time);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
-    }
-}
-
-/// Prints the reason why the process cannot enroll.
-#[cold]
-pub fn log_enroll_failure(environment: &Environment, error: &EnrollError) {
-    use std::os::unix::ffi::OsStrExt;
-    let message = match (error, environment.places.files.first()) {
-        (EnrollError::NoDaemon, Some(file)) => [file.as_os_str().as_bytes(), b": No such file or directory"].concat(),
-        _ => error.to_string().into_bytes(),
-    };
-    log(&message);
 }
 
 /// `pvm_perror`: prints `message` and the last failure.

@@ -7,9 +7,8 @@
 //! processor waits for the cache line of the queue, its store buffer holds only some dozens of stores; the fewer stores
 //! a message needs, the more messages fit in the store buffer.
 use crate::errors::call_silent;
-use crate::lock;
 use crate::memory::writable;
-use crate::process::{self, State};
+use crate::process::{self, State, lock};
 use pvm_core::codes::Code;
 use pvm_task::{Delivered, FastSend, FmpFound, Kind};
 use std::ffi::{c_int, c_void};
@@ -50,7 +49,7 @@ pub struct FastGuard(());
 impl FastGuard {
     #[inline(always)]
     fn enter() -> Option<FastGuard> {
-        (!crate::trace::may_be_on() && lock::try_acquire_single()).then(|| FastGuard(()))
+        (!crate::trace_mode::may_be_on() && lock::try_acquire_single()).then(|| FastGuard(()))
     }
 
     #[inline(always)]

@@ -1,31 +1,14 @@
 //! Contexts and message handlers (contract 2.4).
+use crate::callbacks::{self, Handler};
 use crate::data::pvmmyctx;
 use crate::errors::{call, call_silent};
-use crate::process::Guard;
-use crate::trace::{self, ints, nothing, traced_code};
+use crate::trace::{ints, nothing, traced_code};
 use crate::wait::{request, wrong_reply};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::proto::{Reply, Request};
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering::Relaxed;
-
-/// A user's message handler.
-pub type Handler = unsafe extern "C" fn(c_int) -> c_int;
-
-/// Runs the handlers for the messages that have arrived.
-pub fn run(guard: &mut Guard) {
-    while let Some(call) = guard.task().next_handler_call() {
-        pvmmyctx.store(guard.task().context(), Relaxed);
-        trace::handler_runs(guard, &call);
-        // SAFETY: `pvm_addmhf` made the number from such a function.
-        let handler: Handler = unsafe { std::mem::transmute::<usize, Handler>(call.function as usize) };
-        // SAFETY: the user's function, with the argument that it expects.
-        guard.user_code(|| unsafe { handler(call.mid) });
-        guard.task().handler_done();
-        pvmmyctx.store(guard.task().context(), Relaxed);
-    }
-}
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_addmhf(src: c_int, tag: c_int, ctx: c_int, handler: Option<Handler>) -> c_int {
@@ -36,7 +19,7 @@ pub extern "C" fn pvm_addmhf(src: c_int, tag: c_int, ctx: c_int, handler: Option
             call("pvm_addmhf", |guard| {
                 let handler = handler.ok_or(Code::BadParam)?;
                 let id = guard.task().add_handler(src, tag, ctx, handler as usize as u64)?;
-                guard.state().has_callbacks = true;
+                guard.state().callbacks = Some(callbacks::run);
                 guard.state().choose_path();
                 Ok(id)
             })

@@ -1,5 +1,6 @@
 //! The arrays that functions such as `pvm_config` return to programs (contract 1.4). The library owns them; each is
 //! valid until the next call of the function that returned it.
+use crate::cursors::Cursors;
 use pvm_core::proto::{Host, Mailbox, TaskInfo};
 use std::ffi::{CString, c_char, c_int};
 use std::ptr::null_mut;
@@ -145,5 +146,5 @@ pub struct Lists {
     /// `pvm_getnoresets`.
     pub no_resets: Vec<c_int>,
     /// The lists that a Fortran program reads, one entry per call.
-    pub cursors: crate::fortran::Cursors,
+    pub cursors: Cursors,
 }

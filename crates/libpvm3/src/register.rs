@@ -3,7 +3,7 @@ use crate::errors::{Outcome, call};
 use crate::lists::{CHostInfo, HostList};
 use crate::mailbox::put_body;
 use crate::memory::{bytes, store};
-use crate::process::Guard;
+use crate::process::{Guard, Registered};
 use crate::trace::{ints, nothing, text, traced_code};
 use crate::wait::{request, wrong_reply};
 use pvm_core::codes::CLASS_TRACER;
@@ -12,15 +12,6 @@ use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Reply, Request, Role, TraceSettings};
 use pvm_core::trace::Value;
 use std::ffi::{c_char, c_int};
-
-/// The server roles that this task has registered for. Each call of `pvm_reg_hoster`, `pvm_reg_tasker` or
-/// `pvm_reg_tracer` toggles one role.
-#[derive(Default)]
-pub struct Registered {
-    hoster: bool,
-    tasker: bool,
-    tracer: bool,
-}
 
 fn toggle(
     guard: &mut Guard,

@@ -19,7 +19,7 @@ use std::time::Duration;
 #[inline(always)]
 pub fn submit(guard: &mut Guard, mut send: impl FnMut(&mut Task) -> Result<Submit, Code>) -> Outcome {
     guard.enrolled()?;
-    if guard.state().has_callbacks {
+    if guard.state().callbacks.is_some() {
         poll_before_send(guard);
     }
     if !guard.task().is_connected() {

@@ -1,12 +1,13 @@
 //! Enrolling and leaving; parents, siblings, signals and notifies (contract 2.5).
-use crate::data::{self, pvmmyctx, pvmnsibs, pvmsibtids};
-use crate::errors::{call, call_quiet, call_silent, lpvm_error};
+use crate::data::{pvmnsibs, pvmsibtids};
+use crate::errors::{self, call, call_quiet, call_silent, lpvm_error};
+use crate::leaving::leave;
+use crate::leaving::leave_now;
 use crate::lists::{CTaskInfo, TaskList};
 use crate::memory::{items, store};
-use crate::process::Guard;
+use crate::process::{Guard, lock, postponed, takeover};
 use crate::trace::{ints, nothing, traced, traced_code};
 use crate::wait::{request, wrong_reply};
-use crate::{catchout, handlers, postponed, takeover};
 use pvm_core::codes::{Code, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_ROUTE_ADD};
 use pvm_core::events::Event;
 use pvm_core::proto::{Reply, Request};
@@ -15,7 +16,6 @@ use pvm_core::trace::Value;
 use pvm_task::Task;
 use std::cell::Cell;
 use std::ffi::c_int;
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 
 #[unsafe(no_mangle)]
@@ -44,53 +44,23 @@ pub extern "C" fn pvm_parent() -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_exit() -> c_int {
-    traced_code(Event::Exit, nothing, || {
-        call("pvm_exit", |guard| {
-            if !guard.task().is_enrolled() {
-                return Ok(0);
-            }
-            if guard.task().in_handler() {
-                return Err(Code::NotImpl.into());
-            }
-            let collected = catchout::finish(guard);
-            guard.task().begin_leave();
-            handlers::run(guard);
-            // SAFETY: null stands for all streams.
-            unsafe { libc::fflush(null_mut()) };
-            let left = leave(guard);
-            collected.and(left)?;
-            Ok(0)
-        })
-    })
-}
-
-/// Leaves the machine.
-fn leave(guard: &mut Guard) -> Result<(), Code> {
-    crate::trace::finish(guard);
-    let left = guard.task().leave();
-    crate::trace::refresh(guard.task());
-    guard.state().has_callbacks = false;
-    guard.state().registered = Default::default();
-    guard.state().watched = None;
-    guard.state().choose_path();
-    guard.state().lists.siblings = Vec::new();
-    data::forget_identity();
-    pvmmyctx.store(guard.task().context(), Relaxed);
-    left
+    errors::exit()
 }
 
 /// `pvmendtask`: leaves the machine at once, without waiting for the output of children. Fails only if a message
 /// handler calls it. A child of `fork()` whose first call is this one does not take over its parent's task.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvmendtask() -> c_int {
-    takeover::renounce();
+    if lock::is_fresh() {
+        takeover::renounce();
+    }
     call_silent(|guard| {
         if guard.task().in_handler() {
             return Err(Code::NotImpl.into());
         }
         if guard.task().is_enrolled() {
             // If this fails, the daemon still notices the end of the connection.
-            let _ = leave(guard);
+            let _ = leave_now(guard);
         }
         Ok(0)
     })

@@ -3,27 +3,16 @@
 //! A call that can be traced goes through [`traced`]. While nothing is traced, this costs one load of [`MODE`].
 //! Otherwise [`traced`] makes one record before the call and one after it, each under the lock; the code of the call
 //! itself has nothing to do with tracing.
-use crate::postponed;
-use crate::process::{Guard, enter};
+use crate::process::{Guard, enter, postponed};
+use crate::trace_mode::{MODE, OFF, ON, UNKNOWN};
 use crate::wait::wait;
 use pvm_core::events::Event;
 use pvm_core::trace::{Moment, Stamp, Value};
 use pvm_task::trace::stamp;
 use pvm_task::{HandlerCall, Submit, Task};
 use std::ffi::{c_int, c_long};
-use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-
-/// Nothing is traced.
-const OFF: u8 = 0;
-/// Not known: the process is not enrolled, or the settings have changed. The next call finds out.
-const UNKNOWN: u8 = 1;
-/// Something is traced.
-const ON: u8 = 2;
-
-/// The mode that every call loads. Changed under the process lock, except by `invalidate`.
-static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// The values of a record, in the order in which the event's entry in `EVENTS` lists its data.
 pub type Values = Vec<Value>;
@@ -48,12 +37,6 @@ pub fn traced_code(event: Event, before: impl FnOnce(&mut Task) -> Values, body:
     traced(event, before, body, |_, code| vec![Value::Int(code)])
 }
 
-/// Returns whether anything may be traced.
-#[inline(always)]
-pub fn may_be_on() -> bool {
-    MODE.load(Relaxed) != OFF
-}
-
 /// Does what [`traced`] does, for calls where nanoseconds count: expands the body in place twice, for untraced and for
 /// traced calls. So an untraced call need not store its variables in memory for a closure.
 macro_rules! traced_inline {
@@ -61,7 +44,7 @@ macro_rules! traced_inline {
         $crate::trace::traced_inline!($event, $before, || $body, |_, code| vec![Value::Int(code)])
     };
     ($event:expr, $before:expr, || $body:expr, $after:expr $(,)?) => {
-        if $crate::trace::may_be_on() {
+        if $crate::trace_mode::may_be_on() {
             $crate::trace::traced_slow($event, $before, move || $body, $after)
         } else {
             $body
@@ -121,21 +104,6 @@ fn find_out(guard: &mut Guard) {
     if guard.task().is_enrolled() || guard.spawned_to_trace() && guard.enroll_silently() {
         guard.publish_settings();
     }
-}
-
-/// Sets the mode from the task's settings, which may have changed.
-pub fn refresh(task: &Task) {
-    let mode = match task.is_enrolled() {
-        false => UNKNOWN,
-        true if task.traces() => ON,
-        true => OFF,
-    };
-    MODE.store(mode, Relaxed);
-}
-
-/// Notes that the settings may have changed, or that signals are postponed.
-pub fn invalidate() {
-    MODE.store(UNKNOWN, Relaxed);
 }
 
 /// Sends the records that are ready, and waits until they have been sent. Message handlers may run during the wait; the

@@ -29,8 +29,9 @@ pub const TARGETS: &[Target] = &[
             file("crates/pvm-core/src/flows/frames.rs"),
             part(
                 "crates/pvm-core/src/flows/inbound.rs",
-                &["receivers", "admit", "begin", "chunk_place", "chunk_placed", "host_gone"],
+                &["admit", "begin", "chunk_place", "chunk_placed", "host_gone"],
             ),
+            part("crates/pvm-core/src/flows/message.rs", &["receivers"]),
         ],
     },
     Target {

@@ -34,6 +34,8 @@ pub mod machine;
 mod prng;
 pub mod proto;
 pub mod ranges;
+pub mod release;
 pub mod tid;
+pub mod time;
 pub mod trace;
 pub mod wire;

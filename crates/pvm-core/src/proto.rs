@@ -9,8 +9,8 @@ use crate::codes::Code;
 use crate::encoding::Reader;
 use crate::fabric::Wish;
 use crate::flows::pacing::Pacing;
+use crate::release::Release;
 use crate::tid::Tid;
-use crate::wire::{Release, SECRET_BYTES};
 use serde::{Deserialize, Serialize};
 pub use serde_bytes::ByteBuf;
 
@@ -164,6 +164,9 @@ impl std::fmt::Debug for FabricOffer {
         write!(formatter, "FabricOffer({} bytes, {sealed})", self.introduction.len())
     }
 }
+
+/// The length of each secret of a connection, in bytes.
+pub const SECRET_BYTES: usize = 32;
 
 /// A direct link.
 #[derive(Serialize, Deserialize, Clone, PartialEq)]

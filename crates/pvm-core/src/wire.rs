@@ -9,8 +9,10 @@ use crate::datagram_error::DatagramError;
 use crate::fabric::Wish;
 use crate::flows::multicast::McastRoute;
 use crate::flows::pacing::Pacing;
-use crate::machine::{Taken, Waiting};
-use crate::proto::{ByteBuf, FabricOffer, LinkCause, Message, Order, Reply, Request, Role, Spawn, TraceSettings};
+use crate::proto::{
+    ByteBuf, FabricOffer, LinkCause, Message, Order, Reply, Request, Role, SECRET_BYTES, Spawn, TraceSettings,
+};
+use crate::release::{ChainValue, Release};
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -309,40 +311,26 @@ pub struct Arrival {
     pub lan: bool,
 }
 
-/// The length of a value of a chain of releases, in bytes.
-pub const CHAIN_VALUE_BYTES: usize = 32;
-
-/// A value of a chain of releases.
-pub type ChainValue = [u8; CHAIN_VALUE_BYTES];
-
-/// The release of a barrier that all members of a group have reached. Only the master can make it; everybody who knows
-/// an earlier one of the same chain can check it.
-#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
-pub struct Release {
-    /// The number of the chain. A chain ends with every change of the group's members.
-    pub chain: u32,
-    /// The place in the chain; 0 is its anchor, which releases nothing.
-    pub index: u32,
-    /// The value at this place.
-    pub value: ChainValue,
+/// The arrivals taken out of the page of a group.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// How many members must arrive; 0 if no member had arrived.
+    pub need: u16,
+    /// How many members had arrived.
+    pub arrived: u16,
+    /// The members that had arrived.
+    pub arrived_members: Vec<Tid>,
+    /// Members that may have arrived. If one of them has not, it will arrive by way of its daemon.
+    pub maybe_arrived: Vec<Tid>,
 }
 
-/// Releases in a row that a host may miss before it no longer accepts a release that it has not got from the master
-/// itself. This bounds the work for a forged release.
-pub(crate) const MISSED_RELEASES_MAX: u32 = 8;
-
-impl Release {
-    /// Checks that this release, which anybody may have sent, is the master's and newer than `known`.
-    ///
-    /// # Errors
-    ///
-    /// `Unexpected`: of another chain, not newer, or much newer. `Forged`: its value is false.
-    pub fn check(&self, known: &Release, one_way: impl Fn(&ChainValue) -> ChainValue) -> Result<(), DatagramError> {
-        let newer = self.index.checked_sub(known.index).filter(|newer| (1..=1 + MISSED_RELEASES_MAX).contains(newer));
-        let newer = newer.filter(|_| self.chain == known.chain).ok_or(DatagramError::Unexpected)?;
-        let value = (0..newer).fold(self.value, |value, _| one_way(&value));
-        if value == known.value { Ok(()) } else { Err(DatagramError::Forged) }
-    }
+/// The members that wait in the barrier of a group.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// How many members must arrive; 0 before the first arrival.
+    pub need: u16,
+    /// The members that have arrived.
+    pub tids: Vec<Tid>,
 }
 
 /// A datagram for all hosts: the release of a barrier of that group.
@@ -455,9 +443,6 @@ pub enum GroupChange {
     /// There is no coordinator any more: report who waits. The answer is `Recalled` with this number.
     Recall { number: u64 },
 }
-
-/// The length of each secret of a connection, in bytes.
-pub const SECRET_BYTES: usize = 32;
 
 /// The secrets of a connection that two hosts make for two of their tasks. The connecting side shows the first secret
 /// and the accepting side answers with the second. If the messages of the tasks are encrypted, the tasks authenticate

@@ -2,19 +2,20 @@
 use crate::BODY_BYTES_MAX;
 use crate::copy::{self, CopyMode};
 use crate::cross_memory;
-use crate::extents::Mapping;
 use crate::memory;
+use crate::not_taken::NotTaken;
+use crate::owner::{Keeping, Owner};
 use crate::pair_memory::{ArrivedCell, PairMemory};
 use crate::pipelined;
 use crate::process::Refusal;
 use crate::queue::Entry;
 use crate::remote::Remote;
 use crate::rendezvous::{self, SenderState};
-use crate::segment::PeerRecord;
+use crate::segment_layout::PeerRecord;
 use crate::streamed_body::StreamedBody;
 use crate::sync::{AtomicU64, ReadOnlyLoad};
 use crate::ways;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ptr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -46,46 +47,6 @@ impl Inline<'_> {
     #[inline]
     pub fn copy_to(&self, data: &mut [u8]) -> usize {
         self.0.copy_to(data)
-    }
-}
-
-/// A peer's segment, and the tokens of its blocks that this task no longer reads.
-pub(crate) struct Owner {
-    pub mapping: Mapping,
-    pub released: RefCell<Vec<u32>>,
-    pub released_bytes: Cell<usize>,
-    /// The token of the last measured body, and for how long this task has copied it out, in ns.
-    pub timed: Cell<Option<(u32, u32)>>,
-    /// Whether this task keeps a payload in the heap of the peer, its daemon.
-    pub kept: Cell<Keeping>,
-    /// Set when `released` of some peer is not empty, or a payload is kept no longer.
-    pub dirty: Rc<Cell<bool>>,
-}
-
-/// The state of the one borrowed payload that a task may keep in the daemon's heap.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Keeping {
-    /// No payload is kept.
-    #[default]
-    None,
-    /// A payload is kept.
-    Reading,
-    /// A payload was kept, and the daemon has not been told yet that it is kept no longer.
-    Over,
-}
-
-impl Owner {
-    /// Notes that this task no longer reads the blocks of a token, which hold `bytes` bytes.
-    pub fn release(&self, token: u32, bytes: usize) {
-        self.released.borrow_mut().push(token);
-        self.released_bytes.set(self.released_bytes.get() + bytes);
-        self.dirty.set(true);
-    }
-
-    /// Notes that this task no longer reads the payload that it kept.
-    pub fn end_keeping(&self) {
-        self.kept.set(Keeping::Over);
-        self.dirty.set(true);
     }
 }
 
@@ -297,7 +258,7 @@ impl BodyInTransit<'_> {
                 return Ok(());
             }
             spins += 1;
-            if spins > PIPELINED_SPINS_MAX {
+            if spins > pipelined::SPINS_MAX {
                 let lost = !(self.sender_lives)() && pipelined::available(progress) != bytes;
                 return Err(if lost { NotTaken::Lost } else { NotTaken::Later });
             }
@@ -348,10 +309,6 @@ impl RendezvousSource<'_> {
     }
 }
 
-/// The number of reads of the sender's count without progress, some 100 microseconds in all, after which the receiver
-/// stops waiting for a pipelined body. It tries again in a later poll of the queue.
-pub(crate) const PIPELINED_SPINS_MAX: u32 = 20_000;
-
 /// Returns the word in which the sender publishes how many bytes of a pipelined body it has written.
 pub(crate) fn pipelined_progress(owner: &Owner, offset: u64, bytes: usize) -> Option<&AtomicU64> {
     let whole = (bytes as u64).checked_add(pipelined::HEAD_BYTES as u64)?;
@@ -366,16 +323,6 @@ pub(crate) fn pipelined_progress(owner: &Owner, offset: u64, bytes: usize) -> Op
 pub(crate) fn eager_body(owner: &Rc<Owner>, theirs: &PeerRecord) -> Option<Remote> {
     let word = |word: &AtomicU64| word.load_relaxed();
     Remote::from_place(owner, word(&theirs.eager_token) as u32, word(&theirs.eager_offset), word(&theirs.eager_bytes))
-}
-
-/// Why a [`BodyInTransit`] was not taken.
-pub enum NotTaken {
-    /// The sender has fallen back to eager: here is the body.
-    Eager(Remote),
-    /// The message will arrive once more, through the sender's heap; this arrival does not count.
-    Later,
-    /// The sender died before it had sent the message completely, or has withdrawn it.
-    Lost,
 }
 
 /// Where the body of an arrived message is.

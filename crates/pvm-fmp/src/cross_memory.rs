@@ -7,7 +7,7 @@
 //!
 //! [`crate::two_sided_copy`] is the protocol between the two sides; this module makes the copies.
 use crate::process::{Refusal, Watch, read_from, write_to};
-use crate::segment::{Header, PeerRecord};
+use crate::segment_layout::{Header, PeerRecord};
 use crate::signals::HandlersWait;
 use crate::sync::{Ordering, ReadOnlyLoad};
 use crate::two_sided_copy::{self, TwoSidedCopy};

@@ -3,8 +3,8 @@
 //! A segment grows by **extents**, which its header lists. The first one is mapped at once; a peer maps a further one
 //! when a descriptor points into it. A mapped extent never moves. A peer does not trust the header: before it touches a
 //! page, it asks the system whether the file reaches that page.
-use crate::segment::{Apart, EXTENTS_MAX, FIRST_BYTES, HEAP_START, Header, MAGIC, PAGE_BYTES, PeerRecord};
-use crate::segment::{FIRST_RECORDS, PEERS_MAX, SEGMENT_BYTES_MAX, table_piece};
+use crate::segment_layout::{Apart, EXTENTS_MAX, FIRST_BYTES, HEAP_START, Header, MAGIC, PAGE_BYTES, PeerRecord};
+use crate::segment_layout::{FIRST_RECORDS, PEERS_MAX, SEGMENT_BYTES_MAX, table_piece};
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{file, mapping};
 use pvm_descriptor::OwnDescriptor;

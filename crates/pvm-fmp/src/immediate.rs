@@ -1,7 +1,6 @@
 //! An immediate message as a value: it goes from core to core in half a slot, and both sides keep it in registers.
-use crate::queue::IMMEDIATE_BYTES;
-
-const _: () = assert!(IMMEDIATE_BYTES == 16, "a body is two words");
+/// The most bytes of a body: two words, the rest of half a slot.
+pub const IMMEDIATE_BYTES: usize = 16;
 
 /// A message of at most 16 bytes with a well-known header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -65,11 +65,13 @@
 mod clock;
 mod group;
 mod immediate;
+mod message;
 mod multicasts;
 mod parker;
 mod pipelined;
 mod queue;
 mod rendezvous;
+mod slots;
 mod stream;
 mod sync;
 
@@ -104,7 +106,11 @@ mod mapping;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
+mod not_taken;
+#[cfg(not(loom))]
 mod outstanding;
+#[cfg(not(loom))]
+mod owner;
 #[cfg(not(loom))]
 mod packed_cell;
 #[cfg(not(loom))]
@@ -120,9 +126,13 @@ mod process;
 #[cfg(not(loom))]
 pub mod process_start;
 #[cfg(not(loom))]
+mod random;
+#[cfg(not(loom))]
 mod remote;
 #[cfg(not(loom))]
 mod segment;
+#[cfg(not(loom))]
+mod segment_layout;
 #[cfg(not(loom))]
 mod signals;
 #[cfg(not(loom))]
@@ -146,7 +156,7 @@ mod tests;
 
 #[cfg(not(loom))]
 pub use {
-    arrival::{Arrival, BodyInTransit, Inline, NotTaken, Sink},
+    arrival::{Arrival, BodyInTransit, Inline, Sink},
     copy::{copied_bytes, count_copy, touch_pages},
     endpoint::{Company, Endpoint, RecentImmediate, RecentMessage, SharedBody},
     file::{bytes_max as file_bytes_max, make as make_file, seal as seal_file},
@@ -156,88 +166,18 @@ pub use {
     },
     heap::{Block, Lent},
     memory::{can_have, release_free},
+    not_taken::NotTaken,
     packed_cell::PackedCell,
     preallocated::PreallocatedEndpoint,
     process::{Addressee, ChildEnd, end_of_child, send_signal},
+    random::random_bytes,
     remote::Remote,
     stack::has_stack,
     wait_policy::{Spinner, Waits},
     ways::last_way,
 };
 
-pub use immediate::Immediate;
-pub use queue::{IMMEDIATE_BYTES, WELL_KNOWN_HEADERS};
-
-/// Opaque words that travel with a message: the users of this crate put context, tag and so on there. The last one is
-/// the far end of a message between hosts, see [`FAR`].
-pub type Meta = [u32; 6];
-
-/// The index, among the meta words, of the far end: the receiver in a message to the daemon, the sender in a message
-/// from the daemon, 0 between tasks of a host.
-pub const FAR: usize = 5;
-
-/// Returns whether the peer of that tid is the daemon of the host. No task has the daemon's slot.
-#[inline(always)]
-pub fn is_daemon(tid: u32) -> bool {
-    tid as usize % SLOTS == 0
-}
-
-/// The number of slots of a host: one for each task, and slot 0 for the daemon.
-pub const SLOTS: usize = 65_536;
-
-/// The longest body that a task takes from a peer.
-///
-/// * Filled by: each task of the host
-/// * Default: 2 GiB - 1 byte
-/// * Setting: none, lengths are C `int`s
-/// * Reached: the queue of the peer is read no further
-/// * Test: `a_body_longer_than_any_message_is_damage`
-pub const BODY_BYTES_MAX: usize = i32::MAX as usize;
-
-/// The longest body that travels in the queue itself, in bytes.
-pub const INLINE_BYTES_MAX: usize = 504;
-
-/// There is no memory for the request: the limit of the segment or of the host's memory is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoMemory;
-
-/// Why a message could not be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SendError {
-    /// No peer of that tid is known. Ask the daemon to introduce it, then try again.
-    NotConnected,
-    /// Nothing was sent.
-    NoMemory,
-}
-
-/// Fills `bytes` with random bytes from the system.
-#[cfg(not(loom))]
-pub fn random_bytes(bytes: &mut [u8]) -> std::io::Result<()> {
-    use std::io::Read;
-    match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
-        Ok(count) if count == bytes.len() => Ok(()),
-        // A sandbox forbids the call, or an old system lacks it.
-        _ => std::fs::File::open("/dev/urandom")?.read_exact(bytes),
-    }
-}
-
-/// What is left to do after a send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub enum Sent {
-    /// Nothing is left to do.
-    Done,
-    /// The peer sleeps, and this task does not keep the peer's doorbell open: ask the daemon to ring it.
-    RingByDaemon,
-}
-
-/// What a task waits for in a one-call receive, so that a sender can open a rendezvous.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Posted {
-    /// The sender, or 0 for any.
-    pub from: u32,
-    /// Which bits of the meta words must match.
-    pub mask: Meta,
-    /// The values of these bits.
-    pub value: Meta,
-}
+pub use immediate::{IMMEDIATE_BYTES, Immediate};
+pub use message::{BODY_BYTES_MAX, FAR, INLINE_BYTES_MAX, Meta, NoMemory, Posted, SendError, Sent};
+pub use queue::WELL_KNOWN_HEADERS;
+pub use slots::{SLOTS, is_daemon};

@@ -47,7 +47,7 @@ const SPILL_WORDS: usize = 512;
 /// lies as far behind it.
 const FINISHED_WORDS: usize = 256;
 /// The length of the part in front of each body, in bytes; its end is the head of a pipelined body.
-const FRONT_BYTES: usize = crate::segment::PAGE_BYTES as usize;
+const FRONT_BYTES: usize = crate::segment_layout::PAGE_BYTES as usize;
 
 /// Returns the length of memory with cells of that capacity, in bytes. The first part holds no cell.
 fn length(cells: u32, capacity: usize) -> usize {

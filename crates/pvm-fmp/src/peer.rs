@@ -1,15 +1,15 @@
 //! One peer of a task: the queue to it, the queue from it, and the blocks of our heap that it may still read.
-use crate::arrival::Owner;
 use crate::clock::{Clock, is_earlier};
 use crate::cross_memory;
 use crate::heap::{Block, SharedHeap};
 use crate::outstanding::Outstanding;
+use crate::owner::Owner;
 use crate::pair_memory::Pair;
 use crate::process::owner_of;
 use crate::queue::{
     Damaged, Entry, Kind, Reader, SHORT_HALF_SLOTS, SLOT_BYTES, Slot, Writer, half_slots_for, is_there,
 };
-use crate::segment::{PEERS_MAX, PeerRecord};
+use crate::segment_layout::{PEERS_MAX, PeerRecord};
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{Immediate, Meta, NoMemory};
 use pvm_descriptor::OwnDescriptor;

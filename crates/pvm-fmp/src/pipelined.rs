@@ -11,6 +11,10 @@ pub const HEAD_BYTES: usize = 64;
 /// reads.
 pub const UNIT_BYTES: usize = 64;
 
+/// The number of reads of the sender's count without progress, some 100 microseconds in all, after which the receiver
+/// stops waiting for a pipelined body. It tries again in a later poll of the queue.
+pub const SPINS_MAX: u32 = 20_000;
+
 /// Publishes that the first `bytes` bytes are written; for the sender.
 pub fn advance(progress: &AtomicU64, bytes: usize) {
     // Pair `bytes available`: whoever sees the count sees the bytes.

@@ -2,7 +2,7 @@
 //!
 //! A task's slot is the low bits of its tid, so its entry is found without a search.
 use crate::file::{self, read_only, seal_for_readers};
-use crate::segment::Apart;
+use crate::segment_layout::Apart;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{SLOTS, mapping};
 use rustix::mm::ProtFlags;

@@ -1,7 +1,7 @@
 //! Processes of peers: whether they live, signals to them, and copies between their memory and ours.
 use crate::copy::count_copy;
 use crate::extents::Mapping;
-use crate::segment::Header;
+use crate::segment_layout::Header;
 use crate::sync::ReadOnlyLoad;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

@@ -1,8 +1,8 @@
 //! Bodies that lie in the sender's heap, or in a cell of pair memory.
 use crate::BODY_BYTES_MAX;
-use crate::arrival::Owner;
 use crate::copy::{self, CopyMode};
 use crate::heap::{CopyOrder, length_and_order};
+use crate::owner::Owner;
 use crate::pair_memory::ArrivedCell;
 use crate::pipelined;
 use std::cell::Cell;

@@ -1,8 +1,9 @@
 //! The receiver's side of a streamed send ([`crate::stream`]).
-use crate::arrival::{NotTaken, Owner, PIPELINED_SPINS_MAX};
 use crate::copy;
+use crate::not_taken::NotTaken;
+use crate::owner::Owner;
 use crate::pair_memory::{ArrivedCell, PairMemory};
-use crate::pipelined::UNIT_BYTES;
+use crate::pipelined::{SPINS_MAX, UNIT_BYTES};
 use crate::remote::Remote;
 use crate::stream::{Spill, Stream, WITHDRAWN};
 use crate::ways;
@@ -133,7 +134,7 @@ impl StreamedBody<'_> {
                 return self.end(Ok(()));
             }
             spins += 1;
-            if spins > PIPELINED_SPINS_MAX {
+            if spins > SPINS_MAX {
                 let lost = !(self.sender_lives)() && stream.available() != self.bytes as u64;
                 return if lost { self.end(Err(NotTaken::Lost)) } else { Err(NotTaken::Later) };
             }

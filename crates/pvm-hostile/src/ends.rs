@@ -2,9 +2,10 @@
 use crate::data;
 use crate::false_frames;
 use crate::life::{CONTROL_FRAME, Life};
+use pvm_core::proto::SECRET_BYTES;
 use pvm_core::proto::{FRAME_BYTES_MAX, Request};
 use pvm_core::tid::Tid;
-use pvm_core::wire::{self, DataCall, Frame, SECRET_BYTES};
+use pvm_core::wire::{self, DataCall, Frame};
 use std::time::{Duration, Instant};
 
 /// How long this host waits to be cut off. The master first answers this host's earlier requests, alternating with

@@ -22,6 +22,7 @@
 mod data;
 mod datagrams;
 mod ends;
+mod error;
 mod false_frames;
 mod floods;
 mod life;
@@ -29,6 +30,7 @@ mod receiver;
 mod start;
 
 use datagrams::Group;
+use error::Error;
 use life::Life;
 use std::io::Write;
 use std::process::ExitCode;
@@ -47,8 +49,6 @@ const JOIN_TIME_MAX: Duration = Duration::from_secs(90);
 const LIFE_MS: std::ops::Range<u64> = 1_000..6_000;
 /// The nice value of this process. It is high because the honest hosts need the processor.
 const NICENESS: i32 = 10;
-
-type Error = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -18,7 +18,6 @@
 
 mod aegis;
 mod buffer;
-mod byte_stream;
 mod connector;
 mod digest;
 pub mod direct;
@@ -36,14 +35,13 @@ mod seal;
 mod socket;
 mod tls;
 
-pub use byte_stream::ByteStream;
 pub use connector::{
     ConnectEvent, Connector, HALF_PAIRS_MAX, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener,
 };
 pub use digest::{Digest, one_way};
 pub use identity::{Identity, Known};
 pub use keys::{KEY_BYTES, KeyPair, NoRandomness, NotAKey, PublicKey, Token, Tokens};
-pub use link::{FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Head, Lead, Link, LinkError};
+pub use link::{ByteStream, FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX, HEADER_BYTES_MAX, Head, Lead, Link, LinkError};
 pub use multicast::{MulticastSocket, Network, group_for, is_out_of_reach, listen, release_group};
 pub use raw::Carried;
 pub use seal::{SECRET_BYTES, SECRET_NAME_BYTES, Seal, TAG_BYTES};

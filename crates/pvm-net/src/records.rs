@@ -5,7 +5,6 @@
 //! are copied into the record that is sent, encrypted there, and decrypted where they were read.
 use crate::aegis;
 use crate::buffer::Buffer;
-use crate::tls::Clear;
 use ring::aead::{AES_128_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::crypto::cipher::NONCE_LEN;
@@ -40,6 +39,36 @@ const KEY_UPDATE: [u8; 4] = [24, 0, 0, 1];
 /// The last byte of a key update: whether the peer should renew its keys too.
 const NOT_REQUESTED: u8 = 0;
 pub(crate) const REQUESTED: u8 = 1;
+
+/// The destination of decrypted bytes.
+pub(crate) struct Clear<'a> {
+    /// The number of bytes that are passed to `take` without being copied into `kept`.
+    straight: usize,
+    take: &'a mut dyn FnMut(&[u8]),
+    /// The buffer for all further bytes.
+    kept: &'a mut Buffer,
+}
+
+impl<'a> Clear<'a> {
+    pub fn new(straight: usize, take: &'a mut dyn FnMut(&[u8]), kept: &'a mut Buffer) -> Clear<'a> {
+        Clear { straight, take, kept }
+    }
+
+    /// Returns how many more bytes are to be passed to `take`.
+    pub fn straight_left(&self) -> usize {
+        self.straight
+    }
+
+    /// Takes decrypted bytes.
+    pub fn arrived(&mut self, bytes: &[u8]) {
+        let (first, rest) = bytes.split_at(bytes.len().min(self.straight));
+        if !first.is_empty() {
+            self.straight -= first.len();
+            (self.take)(first);
+        }
+        self.kept.append(rest);
+    }
+}
 
 /// What rustls keeps of a connection, to make the keys that follow.
 enum Secrets {

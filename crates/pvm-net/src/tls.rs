@@ -1,7 +1,7 @@
 //! TLS 1.3 (RFC 8446) without a socket: the handshake, which rustls does, and then [`Records`].
 use crate::buffer::Buffer;
 use crate::keys::PublicKey;
-use crate::records::{RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_PAYLOAD_BYTES_MAX, Records};
+use crate::records::{Clear, RECORD_EXTRA_BYTES, RECORD_HEAD_BYTES, RECORD_PAYLOAD_BYTES_MAX, Records};
 use rustls::Error;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
@@ -50,36 +50,6 @@ impl Handshake {
             Handshake::Client(connection) => Records::of_client(connection),
             Handshake::Server(connection) => Records::of_server(connection),
         }
-    }
-}
-
-/// The destination of decrypted bytes.
-pub(crate) struct Clear<'a> {
-    /// The number of bytes that are passed to `take` without being copied into `kept`.
-    straight: usize,
-    take: &'a mut dyn FnMut(&[u8]),
-    /// The buffer for all further bytes.
-    kept: &'a mut Buffer,
-}
-
-impl<'a> Clear<'a> {
-    pub fn new(straight: usize, take: &'a mut dyn FnMut(&[u8]), kept: &'a mut Buffer) -> Clear<'a> {
-        Clear { straight, take, kept }
-    }
-
-    /// Returns how many more bytes are to be passed to `take`.
-    pub fn straight_left(&self) -> usize {
-        self.straight
-    }
-
-    /// Takes decrypted bytes.
-    pub fn arrived(&mut self, bytes: &[u8]) {
-        let (first, rest) = bytes.split_at(bytes.len().min(self.straight));
-        if !first.is_empty() {
-            self.straight -= first.len();
-            (self.take)(first);
-        }
-        self.kept.append(rest);
     }
 }
 

@@ -11,16 +11,9 @@
 //! * `trace`, [`report`]: the events of a run, and the report of a failure.
 #![forbid(unsafe_code)]
 
-mod behaviour;
-mod broadcast;
-mod checks;
-mod collect;
-mod data;
-mod edge;
-mod group_memory;
-mod library;
-mod links;
-mod multicast;
+mod event;
+mod groups;
+mod ids;
 mod network;
 mod node;
 mod prng;
@@ -28,14 +21,12 @@ mod program;
 mod queue;
 pub mod report;
 pub mod scenario;
-mod starts;
 mod trace;
 mod tried;
 mod world;
 
-pub use checks::Violation;
 pub use tried::Tried;
-pub use world::Outcome;
+pub use world::{Outcome, Violation};
 
 use scenario::Scenario;
 

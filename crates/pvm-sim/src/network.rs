@@ -1,17 +1,12 @@
 //! The network: links between daemons as pairs of channels, and the faults of these channels.
-use crate::data::Data;
+use crate::ids::NodeId;
 use crate::prng::Prng;
 use crate::program::QueuedMessage;
 use crate::queue::{MICROSECOND, MILLISECOND, Nanos};
 use crate::scenario::Place;
-use pvm_core::flows::{Credit, DataFrame};
+use pvm_core::flows::{AckTracker, Credit, DataFrame, RetransmitQueue};
 use std::collections::VecDeque;
 use std::rc::Rc;
-
-/// The index of a daemon. If a host's daemon is started again, the new daemon has another index.
-pub type NodeId = usize;
-/// The index of a link: two connections between two daemons, one for control and one for data.
-pub type LinkId = usize;
 
 /// The most bytes that may be on their way in a data channel.
 pub const CHANNEL_BYTES_MAX: usize = 256 << 10;
@@ -123,6 +118,52 @@ struct Loss {
     share: usize,
     /// The time at which the fault ends.
     until: Nanos,
+}
+
+/// An acknowledgement is sent each time that this number of items has arrived.
+const ACKNOWLEDGE_EVERY: u64 = 16;
+
+/// One end of a data link.
+pub struct DataEnd {
+    /// The items that have been queued or sent, but not acknowledged.
+    pub sent: RetransmitQueue<Item>,
+    /// The items that have arrived.
+    pub receipts: AckTracker,
+    /// The connection that this end uses; 0 for none. This end may not have noticed yet that the connection has ended.
+    pub connection: u64,
+    /// Whether the other end has sent the position up to which it has received.
+    pub greeted: bool,
+    /// The number of bytes that this end has written since its connection broke. They are lost.
+    pub lost_bytes: usize,
+}
+
+impl DataEnd {
+    fn new() -> DataEnd {
+        let (sent, receipts) = (RetransmitQueue::default(), AckTracker::new(ACKNOWLEDGE_EVERY));
+        DataEnd { sent, receipts, connection: 1, greeted: true, lost_bytes: 0 }
+    }
+}
+
+/// The data link of two daemons.
+pub struct Data {
+    /// See [`Link::ends`].
+    pub ends: [DataEnd; 2],
+    /// The newest connection, and whether it is established.
+    pub newest: u64,
+    pub is_established: bool,
+}
+
+impl Default for Data {
+    fn default() -> Data {
+        Data { ends: [DataEnd::new(), DataEnd::new()], newest: 1, is_established: true }
+    }
+}
+
+impl Data {
+    /// Returns whether the given end uses the newest connection, and this connection is established.
+    pub fn reaches(&self, end: usize) -> bool {
+        self.is_established && self.ends[end].connection == self.newest
+    }
 }
 
 /// A link. Each end has an index: 0 is the end that connected.

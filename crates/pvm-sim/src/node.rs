@@ -1,21 +1,22 @@
 //! A simulated daemon: the machine's rules, the flows, and the state of its edge.
-use crate::data::Attempt;
-use crate::group_memory::GroupMemory;
-use crate::multicast::Held;
-use crate::network::LinkId;
-use crate::program::{QueuedMessage, TaskId};
+use crate::event::Event;
+use crate::groups::GroupMemory;
+use crate::ids::LinkId;
+use crate::ids::TaskId;
+use crate::program::QueuedMessage;
 use crate::queue::Nanos;
 use crate::scenario::Place;
-use crate::world::Event;
 use pvm_core::flows::multicast::InOrder;
 use pvm_core::flows::pacing::Pacer;
-use pvm_core::flows::{Flows, InboundFlows};
+use pvm_core::flows::{Flows, InboundFlows, MessageHeader};
 use pvm_core::machine::{HostSettings, Machine, OneWay, Rank, Settings};
 use pvm_core::proto::ToTask;
+use pvm_core::release::{CHAIN_VALUE_BYTES, ChainValue};
 use pvm_core::tid::Tid;
-use pvm_core::wire::{CHAIN_VALUE_BYTES, ChainValue, KEY_BYTES, Key};
+use pvm_core::wire::{KEY_BYTES, Key};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The data signature of all simulated hosts.
@@ -32,6 +33,16 @@ pub enum NodeState {
     Stopped,
     /// The daemon has ended.
     Dead,
+}
+
+/// A message for one task, which waits behind an announced message.
+pub type Held = (MessageHeader, Rc<QueuedMessage>);
+
+/// An attempt to make a connection.
+pub struct Attempt {
+    pub number: u64,
+    pub end: Nanos,
+    pub shown: u64,
 }
 
 /// A daemon from its start to its end.

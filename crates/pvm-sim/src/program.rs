@@ -1,14 +1,11 @@
 //! A simulated task: a program, and the state of its PVM library.
-use crate::network::NodeId;
+use crate::ids::NodeId;
 use crate::prng::Prng;
 use crate::queue::Nanos;
 use pvm_core::proto::{Message, Request, ToDaemon, ToTask, TraceSettings};
 use pvm_core::tid::Tid;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
-
-/// The index of a process. An index is never used again.
-pub type TaskId = usize;
 
 /// The most tasks that a program remembers.
 const KNOWN_MAX: usize = 24;

@@ -1,5 +1,5 @@
 //! The hosts of a job: Slurm, PBS (Torque), LSF, Grid Engine and Flux tell a job its hosts by variables or files.
-use crate::hosts::{self, Wanted};
+use crate::wanted::{self, Wanted};
 use pvm_core::hostfile;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -84,7 +84,7 @@ fn hosts_by(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Vec<Want
     if words.is_empty() {
         return Err(explain("it names no host".into()));
     }
-    hosts::of_words(&words).map(Some).map_err(explain)
+    wanted::of_words(&words).map(Some).map_err(explain)
 }
 
 /// Returns the word for a host that `pvm up` would accept.
@@ -99,7 +99,7 @@ fn read(file: &str) -> Result<String, String> {
 
 /// Reads Slurm's list of hosts, and its numbers of tasks if they are given and as many as the hosts.
 fn slurm(list: &str, tasks: Option<&str>) -> Result<Slots, String> {
-    let names: Vec<String> = hosts::of_words(&[list.to_owned()])?.into_iter().map(|host| host.line).collect();
+    let names: Vec<String> = wanted::of_words(&[list.to_owned()])?.into_iter().map(|host| host.line).collect();
     let tasks = tasks.and_then(repeated_numbers).filter(|tasks| tasks.len() == names.len());
     let slots = |index: usize| tasks.as_ref().map(|tasks| tasks[index]);
     Ok(names.into_iter().enumerate().map(|(index, name)| (name, slots(index))).collect())
@@ -180,7 +180,7 @@ fn flux() -> Result<Slots, String> {
     }
     let list = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let mut slots = Slots::new();
-    for host in hosts::of_words(&[list])? {
+    for host in wanted::of_words(&[list])? {
         add(&mut slots, &host.line, 1)?;
     }
     Ok(slots)

@@ -18,6 +18,7 @@ mod jobs;
 mod json;
 mod list;
 mod machine;
+mod measures;
 mod run;
 mod shape;
 mod signals;
@@ -25,6 +26,7 @@ mod suggest;
 mod timeline;
 mod trace_text;
 mod variables;
+mod wanted;
 mod words;
 
 use clap::Parser;

@@ -5,6 +5,29 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 /// The variable that lists the names of the exported variables, separated by colons.
 const EXPORT_LIST: &str = "PVM_EXPORT";
 
+/// The variable that names the directory where programs to spawn are searched for last, after the search path of the
+/// host.
+pub const BESIDE: &str = "PVMSPAWNPATH";
+/// Variables that identify a task: the started tasks must not inherit those of `pvm run`.
+pub const IDENTITY: [&str; 16] = [
+    "PVMLINES",
+    "PVMSOCK",
+    "PVMEPID",
+    "PVMCTX",
+    "PVMTMASK",
+    "PVMTRCBUF",
+    "PVMTRCOPT",
+    "PVMSPAWNWD",
+    "PVMTASK",
+    "HPVM_RUN",
+    "HPVM_BIND",
+    "HPVM_TASK_INDEX",
+    "HPVM_TASK_COUNT",
+    "HPVM_LOCAL_INDEX",
+    "HPVM_LOCAL_COUNT",
+    BESIDE,
+];
+
 /// Names and values, in the order in which they were set.
 #[derive(Debug, Clone, Default)]
 pub struct Variables(Vec<(OsString, OsString)>);

@@ -1,5 +1,6 @@
 //! A command that runs beside the daemon. A thread starts it and waits for its end, since both may take long: the file
 //! system of the program may not answer.
+use crate::children::copy_of;
 use crate::core_dumps::AsBefore;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -204,11 +205,6 @@ fn kill(child: &mut Child, leads_group: bool) {
 
 fn lock(process: &Mutex<Process>) -> MutexGuard<'_, Process> {
     process.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns an error with the number or the kind of another one.
-pub fn copy_of(error: &io::Error) -> io::Error {
-    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! The shared memory of groups.
 use crate::connections::Connections;
-use pvm_core::machine::{Barrier, GroupAction, Machine, Taken, Time, Waiting};
+use pvm_core::machine::{Barrier, GroupAction, Machine};
 use pvm_core::proto::ToTask;
 use pvm_core::tid::Tid;
+use pvm_core::time::Time;
+use pvm_core::wire::{Taken, Waiting};
 use pvm_fmp::{GroupMemory, Pending, TakenArrivals};
 use std::collections::{BTreeMap, HashMap};
 

@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod architecture;
 mod arguments;
 mod background_command;
 mod broadcast;
+mod children;
 mod clock;
 mod connections;
 mod core_dumps;
@@ -27,16 +29,19 @@ mod program_search;
 mod program_searches;
 mod refused_datagrams;
 mod resolve;
+mod result;
 mod route;
 mod settings;
 mod slave;
 mod socket_directory;
 mod source;
 mod start;
+mod terminal;
 mod watchdog;
 
 use arguments::{Command, Options};
 use processes::spawner::{DESCRIPTORS_PER_TASK, OWN_DESCRIPTORS};
+use result::Result;
 use settings::Settings;
 use std::io::Write;
 use std::process::ExitCode;
@@ -94,8 +99,6 @@ fn remedy(error: &dyn std::error::Error) -> String {
         None => String::new(),
     }
 }
-
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn say(text: &str) -> Result<()> {
     std::io::stdout().write_all(text.as_bytes())?;

@@ -1,5 +1,5 @@
 //! Where tasks find their programs and where they run (contract 5.3: ep=, wd=, bx=).
-use crate::settings::ARCHITECTURE;
+use crate::architecture::ARCHITECTURE;
 use pvm_core::codes::Code;
 use pvm_core::machine::Found;
 use pvm_core::proto::ByteBuf;

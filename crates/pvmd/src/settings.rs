@@ -1,4 +1,5 @@
 //! The daemon's settings, from its environment, its host and the hostfile (contract 5.3, 5.4).
+use crate::architecture::ARCHITECTURE;
 use crate::arguments::{self, Options, Slave};
 use crate::program_search::ProgramSearch;
 use crate::resolve::HOSTS_FILE;
@@ -14,7 +15,8 @@ use pvm_core::machine::limits::{
 };
 use pvm_core::machine::{HostSettings, OneWay, Rank};
 use pvm_core::proto::Order;
-use pvm_core::wire::{CHAIN_VALUE_BYTES, HostOptions, Key};
+use pvm_core::release::CHAIN_VALUE_BYTES;
+use pvm_core::wire::{HostOptions, Key};
 use pvm_core::{codes, machine};
 use pvm_link::rendezvous::{self, Places};
 use pvm_net::{Connector, Identity, KeyPair};
@@ -50,17 +52,6 @@ const BACKLOG_BYTES_MIN: usize = 4 << 20;
 const PATIENCE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Bytes of standard input that are searched for `PVM_VMID`.
 const LINE_BYTES_MAX: usize = 1024;
-
-/// PVM's name for this kind of machine (contract 5.8).
-pub const ARCHITECTURE: &str = if cfg!(target_arch = "s390x") {
-    "LINUXS390X"
-} else if cfg!(target_arch = "arm") {
-    "LINUXARM"
-} else if cfg!(target_pointer_width = "32") {
-    "LINUX"
-} else {
-    "LINUX64"
-};
 
 /// Settings that stay the same while the daemon runs.
 pub struct Settings {

@@ -3,14 +3,15 @@
 //! The program that a remote shell starts is a front: it starts the process that becomes the daemon, passes the
 //! daemon's answer on, and ends when the daemon has closed the shell's pipes. So the daemon is not a child of the
 //! shell, and the shell can end.
+use crate::architecture::ARCHITECTURE;
 use crate::arguments::{Options, Slave};
 use crate::daemon::{self, Daemon};
 use crate::log::Log;
 use crate::settings::{self, Settings};
 use crate::socket_directory::{SocketDirectory, SocketDirectoryError};
+use crate::terminal;
 use pvm_core::codes;
 use pvm_core::dialogue::{self, CONFIRMED, Greeting};
-use pvm_core::wire::Started;
 use pvm_net::polling::poll_one;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -71,7 +72,7 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
     close_fds::set_fds_cloexec(3, &[]);
     let greeting = greeting(slave);
     let Some(master) = slave.key.or(greeting.key) else {
-        println!("{}", dialogue::refusal_line(settings::ARCHITECTURE, codes::native_dsig()));
+        println!("{}", dialogue::refusal_line(ARCHITECTURE, codes::native_dsig()));
         return Err("the master is not hpvm".into());
     };
     let confirms = greeting.confirms;
@@ -88,7 +89,7 @@ pub fn join(options: &Options, slave: Slave) -> crate::Result<()> {
         return Err("nobody has read the answer".into());
     }
     let _ = rustix::process::setsid();
-    daemon::release_terminal()?;
+    terminal::release()?;
     daemon.run()
 }
 
@@ -144,19 +145,6 @@ fn command_line(process: &str) -> Option<Vec<Vec<u8>>> {
 /// Removes the program's name and the front's switch from a command line.
 fn call_of(words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     words.into_iter().skip(1).filter(|word| word != b"-f").collect()
-}
-
-/// Returns the line that describes this daemon to the master.
-pub fn answer(settings: &Settings) -> String {
-    let machine = &settings.machine;
-    let started = Started {
-        arch: machine.host.arch.clone(),
-        dsig: machine.host.dsig,
-        addresses: machine.addresses.clone(),
-        key: machine.key,
-        names: machine.aliases.clone(),
-    };
-    started.line()
 }
 
 /// Reads the master's greeting from standard input. If the command line holds the key, the greeting may be absent.

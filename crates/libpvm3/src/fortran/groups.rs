@@ -1,7 +1,8 @@
 //! Calls about groups.
 use super::names::named;
 use super::text::c_text;
-use crate::groups::collective::{Combine, pvm_gather, pvm_reduce, pvm_scatter};
+use crate::groups::collective::{pvm_gather, pvm_reduce, pvm_scatter};
+use crate::groups::operators::Combine;
 use crate::groups::operators::{PvmMax, PvmMin, PvmProduct, PvmSum};
 use crate::groups::{
     pvm_barrier, pvm_bcast, pvm_freezegroup, pvm_getinst, pvm_gettid, pvm_gsize, pvm_joingroup, pvm_lanbarr,

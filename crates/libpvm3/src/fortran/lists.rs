@@ -2,6 +2,7 @@
 //! and keeps a copy of it. Later calls return the entries of this copy, until its end, or until the program passes the
 //! count [`ANEW`], which fetches a new list.
 use super::text::{c_text, store_text};
+use crate::cursors::{Cursors, HostEntry, MailboxEntry, TaskEntry};
 use crate::errors::call_silent;
 use crate::hosts::pvm_config;
 use crate::lists::{CHostInfo, CMailboxInfo, CTaskInfo};
@@ -16,73 +17,6 @@ use std::ptr::null_mut;
 const ANEW: c_int = -1;
 /// The value of `info` when a call has returned a host or a task.
 const ENTRY: c_int = 1;
-
-/// A list, and the index of the entry that the next call returns.
-pub struct Cursor<T> {
-    entries: Vec<T>,
-    next: usize,
-}
-
-impl<T> Default for Cursor<T> {
-    fn default() -> Cursor<T> {
-        Cursor { entries: Vec::new(), next: 0 }
-    }
-}
-
-impl<T: Clone> Cursor<T> {
-    fn is_at_its_start(&self) -> bool {
-        self.next == 0
-    }
-    fn begin(&mut self, entries: Vec<T>) {
-        *self = Cursor { entries, next: 0 };
-    }
-    /// Returns the next entry; `None` once after the last entry, and then the first entry again.
-    fn step(&mut self) -> Option<T> {
-        let entry = self.entries.get(self.next).cloned();
-        self.next = if entry.is_some() { self.next + 1 } else { 0 };
-        entry
-    }
-    /// As [`Cursor::step`], but the first entry follows the last one directly, without a `None` between them.
-    fn step_around(&mut self) -> Option<T> {
-        let entry = self.step();
-        if self.next == self.entries.len() {
-            self.next = 0;
-        }
-        entry
-    }
-}
-
-/// The lists of a process.
-#[derive(Default)]
-pub struct Cursors {
-    hosts: Cursor<HostEntry>,
-    formats: c_int,
-    tasks: Cursor<TaskEntry>,
-    mailboxes: Cursor<MailboxEntry>,
-}
-
-#[derive(Clone)]
-struct HostEntry {
-    tid: c_int,
-    name: Vec<u8>,
-    arch: Vec<u8>,
-    speed: c_int,
-}
-#[derive(Clone)]
-struct TaskEntry {
-    tid: c_int,
-    parent: c_int,
-    host: c_int,
-    flags: c_int,
-    name: Vec<u8>,
-}
-#[derive(Clone)]
-struct MailboxEntry {
-    name: Vec<u8>,
-    indices: Vec<c_int>,
-    owners: Vec<c_int>,
-    flags: Vec<c_int>,
-}
 
 /// Calls `work` with the lists; returns `None` in a signal handler that has interrupted a call, since such a handler
 /// cannot use the library.
@@ -286,26 +220,5 @@ pub unsafe extern "C" fn pvmfgetmboxinfo_(
             }
             Err(code) => store(info, code),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_and_tasks_begin_anew_after_the_last() {
-        let mut cursor = Cursor::default();
-        cursor.begin(vec![1, 2]);
-        assert_eq!([cursor.step_around(), cursor.step_around()], [Some(1), Some(2)]);
-        assert!(cursor.is_at_its_start());
-    }
-
-    #[test]
-    fn mailboxes_have_an_end() {
-        let mut cursor = Cursor::default();
-        cursor.begin(vec![1]);
-        assert_eq!([cursor.step(), cursor.step()], [Some(1), None]);
-        assert!(cursor.is_at_its_start());
     }
 }

@@ -15,5 +15,3 @@ mod lists;
 mod names;
 mod numbers;
 mod text;
-
-pub use lists::Cursors;

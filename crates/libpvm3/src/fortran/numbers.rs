@@ -3,9 +3,8 @@ use crate::buffers::{
     CMessageInfo, pvm_bufinfo, pvm_freebuf, pvm_getminfo, pvm_getrbuf, pvm_getsbuf, pvm_initsend, pvm_mkbuf,
     pvm_setminfo, pvm_setrbuf, pvm_setsbuf,
 };
-use crate::handlers::{
-    Handler, pvm_addmhf, pvm_delmhf, pvm_freecontext, pvm_getcontext, pvm_newcontext, pvm_setcontext,
-};
+use crate::callbacks::Handler;
+use crate::handlers::{pvm_addmhf, pvm_delmhf, pvm_freecontext, pvm_getcontext, pvm_newcontext, pvm_setcontext};
 use crate::hosts::{pvm_halt, pvm_hostsync};
 use crate::memory::store;
 use crate::misc::pvmsleep;

@@ -1,5 +1,5 @@
 //! `pvm_reduce`, `pvm_gather`, `pvm_scatter`.
-use super::operators::{Combiner, combiner};
+use super::operators::{Combine, Combiner, combiner};
 use super::{find, name_of, traced_name};
 use crate::errors::{Failure, Outcome, call};
 use crate::memory::writable;
@@ -22,9 +22,6 @@ const AHEAD_WAIT_MAX: Duration = Duration::from_millis(5);
 const IN_PLACE_BYTES_MIN: usize = 1 << 10;
 /// The most scratch memory that is kept for the next reduction, in bytes.
 const SCRATCH_KEPT_BYTES: usize = 16 << 20;
-
-/// A user's function that combines two arrays.
-pub type Combine = unsafe extern "C" fn(*const c_int, *mut c_void, *mut c_void, *const c_int, *mut c_int);
 
 /// The common arguments of the collective calls.
 struct Call {
@@ -136,7 +133,7 @@ fn receive_any(guard: &mut Guard, operation: &Collective, from: GroupMember, mut
 fn receive_slow(guard: &mut Guard, operation: &Collective, from: GroupMember, mut data: Memory) -> Result<(), Failure> {
     let wait = guard.task().await_share(operation, from, data.bytes);
     let result = wait_by(guard, Waiter::for_members(None), &mut |guard| {
-        if guard.state().has_callbacks {
+        if guard.state().callbacks.is_some() {
             guard.progress();
         }
         guard.task().try_share(operation, from, data.write())
@@ -165,7 +162,7 @@ fn combine_in_place(
     }
     let wait = guard.task().await_share_in_place(operation);
     let result = wait_by(guard, Waiter::for_members(None), &mut |guard| {
-        if guard.state().has_callbacks {
+        if guard.state().callbacks.is_some() {
             guard.progress();
         }
         guard.task().try_share_in_place(operation, from, &mut share)

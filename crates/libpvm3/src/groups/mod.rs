@@ -77,7 +77,7 @@ fn find(guard: &mut Guard, name: &[u8]) -> Result<Group, Code> {
 /// wait for its answer.
 #[inline]
 fn run_handlers(guard: &mut Guard) {
-    if guard.state().has_callbacks {
+    if guard.state().callbacks.is_some() {
         guard.progress();
     }
 }
@@ -85,7 +85,7 @@ fn run_handlers(guard: &mut Guard) {
 /// Does what [`find`] does, for calls that PVM answers from its own list of a frozen group, without the server.
 #[inline]
 fn find_kept(guard: &mut Guard, name: &[u8]) -> Result<Group, Code> {
-    if guard.state().has_callbacks && guard.task().is_connected() {
+    if guard.state().callbacks.is_some() && guard.task().is_connected() {
         if let Some(group) = guard.task().group(name).filter(Group::is_kept) {
             return Ok(group);
         }

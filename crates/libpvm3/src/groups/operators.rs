@@ -1,8 +1,10 @@
 //! The operators of the library for `pvm_reduce`: `x` becomes the combination of `x` and `y`, item by item.
-use super::collective::Combine;
 use pvm_core::codes::Code;
 use pvm_task::Kind;
 use std::ffi::{c_int, c_void};
+
+/// A user's function that combines two arrays.
+pub type Combine = unsafe extern "C" fn(*const c_int, *mut c_void, *mut c_void, *const c_int, *mut c_int);
 
 /// A complex number: real and imaginary part.
 #[repr(C)]

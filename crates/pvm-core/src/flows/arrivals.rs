@@ -4,7 +4,7 @@
 //! anything later of the same host becomes visible to any task, the receiver of a pending message gets a **gap** in its queue:
 //! what is behind the gap waits until the message is there. So nobody waits for a task that does not read, and pure streams
 //! need no gaps.
-use super::host_flows::{MARKS_MAX, MARKS_OF_HOST_MAX};
+use super::marks::{MARKS_MAX, MARKS_OF_HOST_MAX};
 use super::{MessageHeader, ProtocolViolation};
 use crate::tid::Tid;
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -1,5 +1,5 @@
 //! A flow: the queue of messages to one task of another host.
-use super::host_flows::{Listed, MARKS_MAX};
+use super::marks::MARKS_MAX;
 use super::multicast::Relayed;
 use super::pacing::SendLimit;
 use super::{FLOW_QUANTUM_BYTES, FLOW_WINDOW_BYTES, Meta, cost};
@@ -51,6 +51,14 @@ pub(super) struct Transfer {
     pub at: usize,
     /// The other flows for which this flow sends the message. The message is the first one in each of them.
     pub others: Vec<Tid>,
+}
+
+/// Where a flow is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listed {
+    Nowhere,
+    Ready(u64),
+    Overtakable(u64),
 }
 
 /// The queue of messages to one task.

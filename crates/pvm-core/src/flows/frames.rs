@@ -1,7 +1,7 @@
 //! The frames of a data link. A frame has a length (`u32`; the length itself is not counted), a kind (`u8`), and the
 //! fields of that kind. All numbers are little endian. The bytes of a body are at the end of the frame, so that they
 //! can be sent from the body's memory and received into it without a copy.
-use super::inbound::{MessageHeader, ProtocolViolation};
+use super::message::{MessageHeader, ProtocolViolation};
 use super::multicast::{Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, REPORT_RANGES_MAX};
 use super::pacing::is_paced;
 use super::{CHUNK_BYTES_MAX, Credit, DataFrame};

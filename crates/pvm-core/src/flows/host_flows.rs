@@ -4,30 +4,14 @@
 //! or behind a long message) may be overtaken by others. Before that happens, a **mark** tells the receiver's daemon how many
 //! messages of that flow come before everything that the host is sent from then on.
 use super::budget::SenderBudgets;
-use super::flow::{Flow, Item, QueuedMessage, Transfer};
+use super::flow::{Flow, Item, Listed, QueuedMessage, Transfer};
+use super::marks::MARKS_OF_HOST_MAX;
 use super::multicast::Announcement;
 use super::pacing::SendLimit;
 use super::{CHUNK_BYTES_MAX, DataFrame, MULTICAST_WAIT_BYTES_MAX, MessageHeader, cost};
 use crate::tid::Tid;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
-
-/// The marks of a flow whose messages have not begun yet.
-///
-/// * Filled by: tasks that send to a task that does not read, and to others of its host
-/// * Setting: none, both daemons use the same limit
-/// * Reached: until the task reads, what was sent to it may be received later than what is sent to other tasks afterwards; a
-///   host that marks more is cut off
-/// * Test: `a_flow_has_a_limited_number_of_marks`
-pub const MARKS_MAX: usize = 1024;
-
-/// The same for all flows from one host to another.
-///
-/// * Filled by: each other host
-/// * Setting: none, both daemons use the same limit
-/// * Reached: as with the marks of a flow
-/// * Test: `a_host_has_a_limited_number_of_marks`
-pub const MARKS_OF_HOST_MAX: usize = 65_536;
 
 /// The flows to the tasks of one host.
 pub(super) struct HostFlows<P> {
@@ -50,14 +34,6 @@ pub(super) struct HostFlows<P> {
     /// The cost of the queued in-band frames.
     pub in_band_bytes: u64,
     pub limit: SendLimit,
-}
-
-/// Where a flow is listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Listed {
-    Nowhere,
-    Ready(u64),
-    Overtakable(u64),
 }
 
 /// What happens next.

@@ -1,34 +1,8 @@
 //! The receiving daemon: reassembly of messages from their chunks, and return of credit.
 use super::multicast::Fetches;
-use super::{Arrivals, FLOW_QUANTUM_BYTES, FLOW_WINDOW_BYTES, Meta, cost};
+use super::{Arrivals, Chunk, FLOW_QUANTUM_BYTES, FLOW_WINDOW_BYTES, MessageHeader, ProtocolViolation, cost};
 use crate::tid::Tid;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-
-/// A message between hosts, without its body.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MessageHeader {
-    /// The sender.
-    pub src: Tid,
-    /// The receiver.
-    pub dst: Tid,
-    /// Further receivers on the same host.
-    pub others: Vec<Tid>,
-    /// The words that travel with the message.
-    pub meta: Meta,
-    /// The length of the body, in bytes.
-    pub bytes: usize,
-}
-
-impl MessageHeader {
-    /// Returns all receivers.
-    pub fn receivers(&self) -> impl Iterator<Item = Tid> + '_ {
-        std::iter::once(self.dst).chain(self.others.iter().copied())
-    }
-}
-
-/// The other daemon breaks the rules of the protocol, so nothing more from it can be trusted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProtocolViolation;
 
 /// Credit to be sent to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,14 +13,6 @@ pub struct Credit {
     pub dst: Tid,
     /// The number of bytes.
     pub bytes: u64,
-}
-
-/// The place of a chunk.
-pub struct Chunk<'a, B> {
-    /// The memory of the body.
-    pub block: &'a B,
-    /// The offset in that memory.
-    pub at: usize,
 }
 
 struct Reassembly<B> {

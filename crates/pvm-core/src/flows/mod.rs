@@ -19,7 +19,10 @@ mod flow;
 pub mod frames;
 mod host_flows;
 mod inbound;
+mod marks;
+mod message;
 pub mod multicast;
+mod multicasting;
 pub mod pacing;
 #[cfg(test)]
 mod random_tests;
@@ -28,8 +31,10 @@ mod retransmit;
 mod tests;
 
 pub use arrivals::{Arrivals, Gap};
-pub use host_flows::{MARKS_MAX, MARKS_OF_HOST_MAX};
-pub use inbound::{Chunk, Credit, InboundFlows, MessageHeader, ProtocolViolation};
+pub use inbound::{Credit, InboundFlows};
+pub use marks::{MARKS_MAX, MARKS_OF_HOST_MAX};
+pub use message::{Chunk, MessageHeader, ProtocolViolation};
+pub use multicasting::Datagram;
 pub use retransmit::{AckTracker, RetransmitQueue};
 
 use crate::tid::{GROUP_BIT, Tid};

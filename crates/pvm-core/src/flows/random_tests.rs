@@ -2,8 +2,8 @@
 //! the bounds hold, and a task that consumes no messages does not block other tasks.
 use super::pacing::Pacer;
 use super::*;
-use crate::machine::Time;
 use crate::prng::Prng;
+use crate::time::Time;
 
 const HOME: Tid = Tid(0x40000);
 const HOSTS: u32 = 3;

@@ -4,11 +4,11 @@ use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::mailbox::Mailboxes;
 use super::membership::Membership;
-use super::settings::Time;
 use super::spawn::Spawns;
 use crate::codes::Code;
 use crate::proto::{Reply, ToTask};
 use crate::tid::Tid;
+use crate::time::Time;
 use crate::wire::Frame;
 use std::time::Duration;
 

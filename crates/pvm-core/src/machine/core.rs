@@ -6,10 +6,11 @@ use super::links::Links;
 use super::open_requests::OpenRequests;
 use super::pending_acks::PendingAcks;
 use super::roles::Roles;
-use super::settings::{Settings, Time};
+use super::settings::Settings;
 use super::task_table::TaskTable;
 use crate::proto::{LinkCause, Order};
 use crate::tid::Tid;
+use crate::time::Time;
 use std::collections::{BTreeSet, VecDeque};
 
 /// This daemon counts as suspended when more than `host_timeout` divided by this number passes between two inputs. A

@@ -7,10 +7,10 @@
 use super::action::{Action, DirectTicket};
 use super::core::{Core, SubMachine};
 use super::event::Event;
-use super::settings::Time;
 use crate::codes::Code;
 use crate::proto::{LinkCause, Reply};
 use crate::tid::Tid;
+use crate::time::Time;
 use crate::wire::{DirectCall, Frame, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

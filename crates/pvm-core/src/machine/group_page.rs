@@ -1,7 +1,6 @@
 //! The actions and reports that the rules and the daemon exchange about the page of a group. The page is shared memory
 //! in which the group's tasks on one host find each other and synchronize in barriers.
 use crate::tid::Tid;
-use serde::{Deserialize, Serialize};
 
 /// An action on the page of a group on this host. Actions are executed in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,19 +49,6 @@ pub struct Barrier {
     pub arriving: u32,
 }
 
-/// The arrivals taken out of the page of a group.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
-    /// How many members must arrive; 0 if no member had arrived.
-    pub need: u16,
-    /// How many members had arrived.
-    pub arrived: u16,
-    /// The members that had arrived.
-    pub arrived_members: Vec<Tid>,
-    /// Members that may have arrived. If one of them has not, it will arrive by way of its daemon.
-    pub maybe_arrived: Vec<Tid>,
-}
-
 /// The receiver of a list of the groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // each variant's sentence names its fields
@@ -73,13 +59,4 @@ pub enum Listing {
     Log { from: Tid },
     /// The master, which sent the query with that number.
     Master { number: u32 },
-}
-
-/// The members that wait in the barrier of a group.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
-    /// How many members must arrive; 0 before the first arrival.
-    pub need: u16,
-    /// The members that have arrived.
-    pub tids: Vec<Tid>,
 }

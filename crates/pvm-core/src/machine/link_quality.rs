@@ -1,7 +1,7 @@
 //! The quality of the master's link to a host: for each recent beat interval, whether it was bad. An interval is bad if
 //! nothing arrived in time or a packet was retransmitted. Small losses of packets appear here long before a link
 //! breaks.
-use super::settings::Time;
+use crate::time::Time;
 use std::time::Duration;
 
 /// The number of beat intervals that are remembered.

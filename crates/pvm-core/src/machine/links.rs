@@ -5,8 +5,8 @@
 //! the two first needs it.
 use super::fences::Fences;
 use super::link_quality::LinkQuality;
-use super::settings::Time;
 use crate::tid::Tid;
+use crate::time::Time;
 use crate::wire::Frame;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //! microseconds at a time; where others compute, it waits longer than it runs before each of them. One second says
 //! little, and a host that changes all the time must not move anything back and forth. So a host becomes busy after
 //! some seconds, and is busy until it has been free for much longer.
-use super::settings::Time;
+use crate::time::Time;
 use std::time::Duration;
 
 /// The shortest time between two readings that are compared.

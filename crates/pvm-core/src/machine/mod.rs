@@ -62,13 +62,13 @@ mod traces;
 mod tests;
 
 pub use action::{Action, Company, Connection, DirectTicket, Found, HostStart, SpawnId, Start};
-pub use group_page::{Barrier, GroupAction, Listing, Taken, Waiting};
+pub use group_page::{Barrier, GroupAction, Listing};
 pub use limits::Limits;
 pub use load::LOAD_READ_EVERY;
 pub use membership::{KNOWN_AS, WELCOME_WAIT};
 pub use settings::{
     BARRIER_BROADCAST_HOSTS, BARRIER_PATIENCE, BARRIER_TREE_HOSTS, HALT_GRACE, HOST_TIMEOUT, HostSettings, OneWay,
-    Rank, Settings, Time,
+    Rank, Settings,
 };
 pub use spawn::{BESIDE_VARIABLE, BIND_VARIABLE, InputOf, RunPlan};
 pub use task_table::TASKS_MAX;
@@ -83,7 +83,10 @@ use crate::datagram_error::DatagramError;
 use crate::hostfile::HostLine;
 use crate::proto::{ByteBuf, Hello, Host, Message, Reply, TaskEnd, ToDaemon};
 use crate::tid::Tid;
-use crate::wire::{DataCall, DirectCall, Frame, ResolvedHost, StartFailure, StartNews, StartOrder, Started};
+use crate::time::Time;
+use crate::wire::{
+    DataCall, DirectCall, Frame, ResolvedHost, StartFailure, StartNews, StartOrder, Started, Taken, Waiting,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

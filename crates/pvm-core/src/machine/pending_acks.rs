@@ -2,8 +2,8 @@
 //! group, queries for the tasks of a host or for the members that wait in barriers. Requests of tasks are completed
 //! only after these acknowledgements. If a host that is alive never acknowledged, the tasks would wait for ever, so
 //! such a host is removed like a silent one.
-use super::settings::Time;
 use crate::tid::Tid;
+use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a host may leave a frame unacknowledged, in multiples of the host timeout. The frame can wait behind many

@@ -5,8 +5,9 @@ use crate::fabric::Wish;
 use crate::flows::pacing::Pacing;
 use crate::hostfile::Hostfile;
 use crate::proto::Order;
+use crate::release::ChainValue;
 use crate::tid::Tid;
-use crate::wire::{ChainValue, KEY_BYTES, Key};
+use crate::wire::{KEY_BYTES, Key};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
@@ -22,9 +23,6 @@ pub const BARRIER_TREE_HOSTS: usize = 48;
 pub const BARRIER_BROADCAST_HOSTS: usize = 3;
 /// How long a host may be silent before it is considered dead.
 pub const HOST_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A point in time: the duration since a fixed starting point.
-pub type Time = Duration;
 
 /// The rank of a daemon in its machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,8 @@
 //! A task can keep one long payload beyond that, where the daemon allows it, which saves a copy. It says so in its
 //! record for the daemon before it publishes the read count. The payload counts as read in all other respects.
 
-use super::send::{descriptor, ring};
+use super::send::descriptor;
+use super::wake::ring;
 use super::{Endpoint, KEPT_BYTES_MIN, KEPT_HEAP_SHARE};
 use crate::heap::Block;
 use crate::parker;

@@ -3,7 +3,7 @@ use super::*;
 use crate::extents::Mapping;
 use crate::peer::RecordPointer;
 use crate::queue::Kind;
-use crate::segment::PEERS_MAX;
+use crate::segment_layout::PEERS_MAX;
 use crate::tests::{A, B, Host, Kept, LONG_BYTES, body, introduce};
 use crate::{Arrival, Meta, Sent, Sink, cross_memory, process};
 use std::time::Instant;

@@ -36,6 +36,8 @@ mod rendezvous;
 mod send;
 mod streamed;
 mod surroundings;
+mod wake;
+mod words;
 pub use surroundings::Company;
 
 #[cfg(test)]

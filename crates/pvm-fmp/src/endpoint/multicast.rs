@@ -7,7 +7,8 @@
 //! All receivers of two multicasts take them in the same order, that of their times. For that a receiver that has found one
 //! waits for others that are being sent and have an earlier time. Such a wait is as short as the loop over the receivers;
 //! if its sender is stopped in there, all wait for about a second, at most a few times.
-use super::send::{descriptor, ring};
+use super::send::descriptor;
+use super::wake::ring;
 use super::{Endpoint, SEND_BYTES};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::heap::Block;

@@ -1,6 +1,6 @@
 //! Packed messages in cells of memory that two tasks share ([`crate::packed_cell`]).
 use super::passed::{COMPLETE, CellWord, entry_of};
-use super::receive::words_of;
+use super::words::words_of;
 use super::{Endpoint, Step};
 use crate::packed_cell::PackedCell;
 use crate::pair_memory::{PACKED_BYTES_MAX, PACKED_CELLS};

@@ -1,8 +1,7 @@
 //! Messages in cells of memory that two tasks share ([`crate::pair_memory`]).
 use super::in_progress::{receive_complete, receive_pipelined};
-use super::receive::words_of;
-use super::recent::RecentBody;
-use super::send::ring;
+use super::wake::ring;
+use super::words::{bytes_of, words_of};
 use super::{Endpoint, PAIR_BYTES_MAX, SEND_BYTES, Step};
 use crate::arrival::{Place, Sink};
 use crate::copy::{CopyMode, touch_pages};
@@ -12,6 +11,7 @@ use crate::pipelined::{self, UNIT_BYTES};
 use crate::queue::{Entry, Kind};
 use crate::sync::ReadOnlyLoad;
 use crate::{Meta, NoMemory, SendError, Sent};
+use std::rc::Rc;
 
 /// The shortest body that the receiver copies out of a cell while it is written, in bytes. With a shorter one, looking at
 /// the count of its bytes costs more than is saved.
@@ -22,14 +22,6 @@ const CHUNK_BYTES_MIN: usize = 2 << 10;
 const CHUNK_BYTES_MAX: usize = 16 << 10;
 /// The bit of the third word of an entry that says that the body is complete. The others are those of [`crate::ways`].
 pub(super) const COMPLETE: u64 = 1;
-
-pub(super) fn bytes_of<const WORDS: usize, const BYTES: usize>(words: [u64; WORDS]) -> [u8; BYTES] {
-    let mut bytes = [0; BYTES];
-    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-        place.copy_from_slice(&word.to_ne_bytes());
-    }
-    bytes
-}
 
 /// The first word of an entry for a message in a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,6 +72,16 @@ impl CellWord {
         }
         may_arrive
     }
+}
+
+/// Where the body of a message lies.
+pub(super) enum RecentBody {
+    /// In the queue.
+    Queue,
+    /// In a cell, which has room for that many bytes.
+    Cell { memory: Rc<PairMemory>, cell: u32, bytes: usize },
+    /// In such a cell, to which its sender may still be writing; `order` is what the sender asks for ([`crate::ways`]).
+    Pipelined { memory: Rc<PairMemory>, cell: u32, bytes: usize, order: u64 },
 }
 
 /// Sends a body in a cell, if this task holds one that is long enough and the queue has room. Wakes a peer that sleeps;

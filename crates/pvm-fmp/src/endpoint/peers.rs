@@ -1,14 +1,14 @@
 //! The peers of a task, and its table of records for them.
 
 use super::{BELLS_MAX, Endpoint};
-use crate::arrival::Owner;
 use crate::doorbell;
 use crate::extents::Mapping;
 use crate::heap::Block;
 use crate::outstanding::Outstanding;
+use crate::owner::Owner;
 use crate::peer::{Peer, RecordPointer, RendezvousState};
 use crate::ports::PortView;
-use crate::segment::{FIRST_RECORDS, PEERS_MAX, PeerRecord, table_piece};
+use crate::segment_layout::{FIRST_RECORDS, PEERS_MAX, PeerRecord, table_piece};
 use crate::sync::Ordering;
 use std::cell::{Cell, RefCell};
 use std::io;

@@ -5,19 +5,19 @@ use super::dead_queue::DeadQueue;
 use super::gaps;
 use super::in_progress::receive_pipelined;
 use super::packed::take_dropped;
+use super::words::words_of;
 use super::{
     BATCH, Endpoint, PROMPT_RELEASE_BYTES, RECENT_PEERS, RECENT_PROBES, Step, TOKENS_PER_RELEASE, WATCH_PEERS,
     WATCH_PROBES,
 };
-use crate::arrival::{
-    Arrival, BodyInTransit, Inline, Keeping, Outcome, Owner, Place, RendezvousSource, Sink, Transit, eager_body,
-};
+use crate::arrival::{Arrival, BodyInTransit, Inline, Outcome, Place, RendezvousSource, Sink, Transit, eager_body};
+use crate::owner::{Keeping, Owner};
 use crate::peer::{Inbound, Peer};
 use crate::ports::PortView;
 use crate::queue::{Entry, Kind};
 use crate::remote::Remote;
 use crate::rendezvous::{self, ReceiverAnswer, SenderState};
-use crate::segment::PeerRecord;
+use crate::segment_layout::PeerRecord;
 use crate::sync::{Ordering, ReadOnlyLoad};
 use crate::{BODY_BYTES_MAX, INLINE_BYTES_MAX, Posted};
 use std::cell::Cell;
@@ -533,11 +533,4 @@ fn receive_borrowed(peer: &Peer, owner: &Rc<Owner>, remote: &Remote, entry: &Ent
         borrowed::store_kept(peer, Some(read + entry.half_slots() as u64));
     }
     Step::Message
-}
-
-/// Returns the three words of an entry whose body lies outside the queue.
-pub(super) fn words_of(entry: &Entry<'_>) -> [u64; 3] {
-    let mut words = [0u8; 24];
-    entry.copy_to(&mut words);
-    [0, 8, 16].map(|from| u64::from_ne_bytes(words[from..from + 8].try_into().expect("eight")))
 }

@@ -1,14 +1,13 @@
 //! The next message of the peer that sent last; the message is still in the queue.
-use super::passed::{body_in_cell, progress_of};
+use super::passed::{RecentBody, body_in_cell, progress_of};
 use super::{Endpoint, RECENT_PROBES, SHORTS_PER_POLL, WATCH_PEERS};
 use crate::arrival::{BodyInTransit, Outcome, Place, Transit};
-use crate::pair_memory::{ArrivedCell, PairMemory};
+use crate::pair_memory::ArrivedCell;
 use crate::peer::{Inbound, Peer};
 use crate::queue::{Entry, Kind};
 use crate::remote::Remote;
 use crate::{Immediate, Meta};
 use std::cell::Cell;
-use std::rc::Rc;
 
 impl Endpoint {
     /// Returns the next message of the most recent peer, if it is there with its body in the queue or in a cell: this is the
@@ -146,16 +145,6 @@ pub struct RecentMessage<'a> {
     pub(super) peer: &'a mut Peer,
     pub(super) shorts: &'a mut u32,
     pub(super) unpublished: &'a mut bool,
-}
-
-/// Where the body of a message lies.
-pub(super) enum RecentBody {
-    /// In the queue.
-    Queue,
-    /// In a cell, which has room for that many bytes.
-    Cell { memory: Rc<PairMemory>, cell: u32, bytes: usize },
-    /// In such a cell, to which its sender may still be writing; `order` is what the sender asks for ([`crate::ways`]).
-    Pipelined { memory: Rc<PairMemory>, cell: u32, bytes: usize, order: u64 },
 }
 
 #[allow(clippy::len_without_is_empty)] // an empty message is a message, too

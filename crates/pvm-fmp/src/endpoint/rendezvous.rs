@@ -1,6 +1,6 @@
 //! The sender's side of a rendezvous: a long body goes straight to a receiver that waits for it.
 
-use super::send::{Ringer, ring};
+use super::wake::{Ringer, ring};
 use super::{Endpoint, LINGER, RENDEZVOUS_BYTES_PER_MICROSECOND, RENDEZVOUS_PATIENCE};
 use crate::cross_memory;
 use crate::heap::Block;

@@ -1,21 +1,16 @@
 //! Sending: a body goes into the queue, or into the heap with its descriptor in the queue.
 
 use super::passed::{PIPELINED_BYTES_MIN as PASSED_PIPELINED_BYTES_MIN, pass_at_once};
+use super::wake::{Ringer, ring};
 use super::{BYTES_PER_POLL, Endpoint, PIPELINED_BYTES_MIN, SEND_BYTES};
 use crate::arrival::FRAGMENTS_MAX;
 use crate::copy::touch_pages;
-use crate::doorbell;
 use crate::heap::Block;
 use crate::pair_memory::{CELL_BYTES_MAX, CELLS};
 use crate::peer::{Outbound, Peer};
 use crate::pipelined;
 use crate::queue::{FIRST_BYTES, Kind};
 use crate::{INLINE_BYTES_MAX, Immediate, Meta, NoMemory, SendError, Sent};
-use std::os::fd::AsFd;
-
-/// A function that makes the daemon ring the receiver during a send; `None` if the caller can do this only after the
-/// send.
-pub(super) type Ringer<'a> = Option<&'a mut dyn FnMut()>;
 
 impl Endpoint {
     /// Allocates a block of at least `bytes` in this endpoint's heap.
@@ -280,27 +275,4 @@ pub(super) fn descriptor<const BYTES: usize>(token: u32, body: &[(Block, usize)]
         place[8..].copy_from_slice(&word.to_ne_bytes());
     }
     bytes
-}
-
-/// Wakes the peer if it sleeps. Returns whether the daemon must still ring the peer's doorbell.
-#[inline(always)]
-pub(super) fn ring(peer: &Peer, reached: bool) -> Sent {
-    match peer.owner.mapping.header().parker.0.parked(reached) {
-        None => Sent::Done,
-        Some(sleep) => wake(peer, sleep),
-    }
-}
-
-#[cold]
-fn wake(peer: &Peer, sleep: u32) -> Sent {
-    if peer.rung.replace(sleep) == sleep {
-        return Sent::Done;
-    }
-    match &peer.bell {
-        Some(bell) if bell.is_open() => {
-            doorbell::ring(bell.as_fd());
-            Sent::Done
-        }
-        _ => Sent::RingByDaemon,
-    }
 }

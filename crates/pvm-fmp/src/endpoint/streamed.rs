@@ -1,8 +1,7 @@
 //! Streamed sends: bodies that are longer than a cell of pair memory ([`crate::stream`]).
 use super::in_progress::receive_in_transit;
-use super::passed::bytes_of;
-use super::receive::words_of;
-use super::send::{Ringer, ring};
+use super::wake::{Ringer, ring};
+use super::words::{bytes_of, words_of};
 use super::{Endpoint, LINGER, Step};
 use crate::arrival::{Arrival, BodyInTransit, Outcome, Sink, Transit};
 use crate::copy::CopyMode;

@@ -2,7 +2,7 @@
 use super::Endpoint;
 use crate::clock::system_clock;
 use crate::parker::Parker;
-use crate::segment::Header;
+use crate::segment_layout::Header;
 use crate::sync::ReadOnlyLoad;
 use crate::wait_policy::{Peer, Spinner, Surroundings, Wait, Waits};
 use std::io::Read;

@@ -11,7 +11,8 @@ use crate::doorbell;
 use crate::ports::{PortTable, PortView};
 use crate::queue::{Kind, SLOT_BYTES, Slot, Writer};
 use crate::remote::{BORROWED, KEEPABLE};
-use crate::segment::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerRecord, Segment};
+use crate::segment::Segment;
+use crate::segment_layout::{EXTENTS_MAX, FIRST_BYTES, PAGE_BYTES, PeerRecord};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Arrival, Endpoint, INLINE_BYTES_MAX, Meta, NotTaken, Remote, Sink};
 use pvm_fuzz::{Target, Unstructured, file, part};
@@ -73,9 +74,9 @@ pub const TARGETS: &[Target] = &[
                     "follow_continuation",
                     "receive_rendezvous",
                     "receive_borrowed",
-                    "words_of",
                 ],
             ),
+            part("crates/pvm-fmp/src/endpoint/words.rs", &["words_of"]),
             part(
                 "crates/pvm-fmp/src/endpoint/merge.rs",
                 &["poll_in_order", "look_for_heads", "earliest_before", "look_for_queue"],

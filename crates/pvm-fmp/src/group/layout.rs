@@ -1,6 +1,6 @@
 //! The layout of the two memfds of a group, and their mapping.
 use super::barrier::{Barrier, MemberSlot};
-use crate::segment::Apart;
+use crate::segment_layout::Apart;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{file, mapping};
 use rustix::fs::SealFlags;

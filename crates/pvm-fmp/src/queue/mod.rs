@@ -17,10 +17,10 @@
 //! after it has written all its entries: the reader compares the entry's time with a word of the writer's segment.
 //!
 //! All words are atomics, so that even a writer that breaks all rules causes only wrong bytes.
-use crate::Immediate;
 use crate::Meta;
 use crate::clock::Clock;
 use crate::copy::touch_ends;
+use crate::immediate::{IMMEDIATE_BYTES, Immediate};
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use stamp::{
     HELD_BLOCKS, HELD_MESSAGE, IMMEDIATE, PARITY, Position, SKIP, bytes_of, fields, is_of_round, kind_of, well_known_of,
@@ -39,10 +39,9 @@ pub const NEXT_BYTES: usize = SLOT_BYTES - 8;
 /// Where the body begins in the first slot: the six meta words take three words of the slot.
 const FIRST_START: usize = 8 + 24;
 const WORDS: usize = SLOT_BYTES / 8;
-/// Body bytes of a message that takes half a slot.
-pub const IMMEDIATE_BYTES: usize = SLOT_BYTES / 2 - IMMEDIATE_START;
 /// Where the body begins in a half-slot: behind the stamp and two meta words.
 const IMMEDIATE_START: usize = 16;
+const _: () = assert!(IMMEDIATE_START + IMMEDIATE_BYTES == SLOT_BYTES / 2);
 /// The largest number of half-slots that a message of at most one slot takes: a slot, and a skipped half-slot before
 /// it.
 pub const SHORT_HALF_SLOTS: u64 = 3;

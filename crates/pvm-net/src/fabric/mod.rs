@@ -3,7 +3,7 @@
 //! libfabric is loaded when [`Fabric::open`] is called and never linked. Where it is absent, too old, broken, or without
 //! a fitting provider, the error says so in words ([`OpenError`]).
 //!
-//! * [`Setting`]: which provider to take; [`choice`]: what is known of each provider, and the choice;
+//! * [`Setting`]: which provider to take; [`providers`]: what is known of each provider;
 //! * [`Endpoint`]: sends short messages to any peer, reads memory of peers, and reports events. An endpoint is reached by
 //!   its address, some bytes that travel by other means;
 //! * [`Memory`]: what peers may read, for example the heap of a task, mapped a second time.
@@ -11,8 +11,9 @@
 //! An endpoint has no thread and never waits: its owner polls it, and may sleep on its descriptor. It carries messages
 //! as they are and trusts nobody's: links, credits and the checks of what peers send are in module `fabric` of
 //! `pvm-core`.
-pub mod choice;
+mod choice;
 mod devices;
+pub mod providers;
 mod raw;
 
 pub use choice::Setting;

@@ -3,6 +3,7 @@
 //! A frame is a head of six bytes, then a header and a body. The head holds the length of header and body together as a
 //! little-endian `u32`, the kind, and the length of the header. The header is short and is returned as a whole. The
 //! body can be long and is copied to the place that the reader specifies.
+mod byte_stream;
 mod partial;
 mod receiving;
 mod sending;
@@ -20,6 +21,7 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+pub use byte_stream::ByteStream;
 pub use receiving::HANDSHAKE_BYTES_MAX;
 pub use sending::Lead;
 

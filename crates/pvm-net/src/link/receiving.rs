@@ -1,7 +1,6 @@
 //! The receiving side of a link.
-use super::{HEAD_BYTES, HEADER_BYTES_MAX, Head, Link, LinkError};
-use crate::byte_stream::ByteStream;
-use crate::tls::Clear;
+use super::{ByteStream, HEAD_BYTES, HEADER_BYTES_MAX, Head, Link, LinkError};
+use crate::records::Clear;
 use rustix::io::Errno;
 use std::io::IoSliceMut;
 

@@ -1,6 +1,5 @@
 //! Two ends of a link in one thread.
 use super::*;
-use crate::byte_stream::ByteStream;
 use crate::keys::KeyPair;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;

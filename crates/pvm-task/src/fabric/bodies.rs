@@ -1,7 +1,7 @@
 //! Bodies of messages that arrive: each is read from its sender's memory, in one or more pieces.
 use super::{Broken, FabricLinks, LinkName, Neighbour};
 use pvm_core::fabric::ToRead;
-use pvm_net::fabric::{Failure, ReadError, ReadPart, Remote, choice};
+use pvm_net::fabric::{Failure, ReadError, ReadPart, Remote, providers};
 use std::time::{Duration, Instant};
 
 /// A process polls without a pause for this time after a body has begun to travel, or something has arrived meanwhile.
@@ -103,7 +103,7 @@ impl FabricLinks {
     /// `udp;ofi_rxd` of libfabric 1.17 stalled in two of five exchanges.
     pub(super) fn carries_bodies(&self, now: Instant) -> bool {
         let is_new = self.active_at.is_some_and(|at| now.saturating_duration_since(at) < ACTIVE_TIME);
-        let is_steady = !choice::is_above_datagrams(&self.provider);
+        let is_steady = !providers::is_above_datagrams(&self.provider);
         is_steady && is_new && (!self.reads.is_empty() || self.neighbours.values().any(Neighbour::offers_bodies))
     }
 }

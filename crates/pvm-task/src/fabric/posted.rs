@@ -4,7 +4,7 @@ use super::sending::{Body, Offer};
 use super::{Broken, FabricEvent, FabricLinks, LinkName, no_region};
 use pvm_core::fabric::{ArrivedBody, BodyMemory};
 use pvm_fmp::count_copy;
-use pvm_net::fabric::{Failure, Lender, PlaceId, ReadError, Room, Rooms, SourceLender, SpareBodies, choice};
+use pvm_net::fabric::{Failure, Lender, PlaceId, ReadError, Room, Rooms, SourceLender, SpareBodies, providers};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -158,7 +158,7 @@ impl FabricLinks {
 
     /// Returns whether the provider allows to lend memory that peers read.
     pub fn may_lend(&self) -> bool {
-        choice::may_lend(&self.provider)
+        providers::may_lend(&self.provider)
     }
 
     /// Returns the words of the peer if it waits for the message that is sent next.

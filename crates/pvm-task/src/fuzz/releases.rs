@@ -1,12 +1,14 @@
 //! Fuzz target: datagrams with releases of barriers, which anybody on the network may send.
 use crate::groups::Releases;
-use pvm_core::wire::{Release, ReleaseDatagram, encode};
+use pvm_core::release::Release;
+use pvm_core::wire::{ReleaseDatagram, encode};
 use pvm_fuzz::{Source, Unstructured, part};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 /// The functions that decode this input.
 pub const DECODER: &[Source] = &[
-    part("crates/pvm-core/src/wire.rs", &["read", "check"]),
+    part("crates/pvm-core/src/wire.rs", &["read"]),
+    part("crates/pvm-core/src/release.rs", &["check"]),
     part("crates/pvm-task/src/groups/releases.rs", &["hear", "told", "begin_chain"]),
 ];
 

@@ -4,7 +4,8 @@
 //! Each release is checked against the one before. The task knows that one from its daemon: the anchor of the chain, or
 //! the release with which the daemon has answered a barrier. So whatever way the end of a barrier comes, no later
 //! datagram that repeats it can end the next one.
-use pvm_core::wire::{RELEASE_DATAGRAM_BYTES_MAX, Release, ReleaseDatagram};
+use pvm_core::release::Release;
+use pvm_core::wire::{RELEASE_DATAGRAM_BYTES_MAX, ReleaseDatagram};
 use pvm_descriptor::OwnDescriptor;
 use rustix::net::RecvFlags;
 use std::collections::BTreeMap;

@@ -3,13 +3,14 @@
 //! `pvm bench` itself leaves the machine while the director measures. Otherwise `pvm bench` would count as one more
 //! task of this host, and where tasks outnumber the cores, tasks that wait do not spin.
 use super::BenchError;
-use super::plan::{Crew, Encoding, Measure};
+use super::plan::Crew;
 use crate::control;
 use crate::machine;
+use crate::measures::{Encoding, Measure};
 use crate::run::ends::End;
-use crate::run::start::IDENTITY;
 use crate::shape;
 use crate::signals::Signals;
+use crate::variables::IDENTITY;
 use pvm_core::codes::Code;
 use pvm_core::tid::Tid;
 use rustix::event::{PollFd, PollFlags, Timespec};

@@ -7,11 +7,12 @@ mod progress;
 mod samples;
 
 use crate::machine::{self, MachineError};
+use crate::measures::Measure;
 use crate::run::guard::{self, Guard};
 use crate::run::{self, EXIT_FAILURE, EXIT_NO_READER, EXIT_SIGNAL_BASE, EXIT_USAGE};
-use crate::{cli, control, hosts, json};
+use crate::{cli, control, json, wanted};
 use director::Director;
-use plan::{Crew, Measure, Table, Wish};
+use plan::{Crew, Table, Wish};
 use progress::Progress;
 use pvm_core::proto::Host;
 use pvm_task::Session;
@@ -77,7 +78,7 @@ impl std::fmt::Display for BenchError {
 pub fn run(arguments: &cli::Bench) -> ExitCode {
     let wanted = match arguments.hosts.as_slice() {
         [] => Ok(None),
-        lists => hosts::of_words(lists).map(Some),
+        lists => wanted::of_words(lists).map(Some),
     };
     let wanted = match wanted {
         Ok(wanted) => wanted,
@@ -110,7 +111,7 @@ pub fn run(arguments: &cli::Bench) -> ExitCode {
 fn bench(
     mut session: Session,
     daemon: Option<Child>,
-    wanted: Option<Vec<hosts::Wanted>>,
+    wanted: Option<Vec<wanted::Wanted>>,
     arguments: &cli::Bench,
 ) -> Result<(), BenchError> {
     let mut borrowed = Vec::new();
@@ -143,7 +144,7 @@ fn bench(
 /// Adds the hosts and starts the director. Returns the list of named hosts, and the hosts of the machine.
 fn prepare(
     session: &mut Session,
-    wanted: Option<Vec<hosts::Wanted>>,
+    wanted: Option<Vec<wanted::Wanted>>,
     fresh: bool,
     borrowed: &mut Vec<String>,
 ) -> Result<(String, Vec<Host>, Director), BenchError> {

@@ -1,6 +1,7 @@
 //! The values of a measure, and how they are shown: as a table, and as JSON.
-use super::plan::{Crew, Measure, Table};
+use super::plan::{Crew, Table};
 use crate::cli;
+use crate::measures::Measure;
 use pvm_core::proto::Host;
 use serde_json::{Value, json};
 use std::time::Duration;

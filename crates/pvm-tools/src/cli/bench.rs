@@ -1,6 +1,6 @@
 //! The command line of `pvm bench`.
 use super::run::time;
-use crate::bench::plan::{self, Encoding, Measure, Route, Sizes};
+use crate::measures::{self, Encoding, Measure, Route, Sizes};
 use clap::Args;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct Bench {
     #[arg(value_name = "MEASURE", value_enum, hide_possible_values = true)]
     pub measures: Vec<Measure>,
     /// Sizes of messages in bytes: a list (8,1K,1M), or a range (1:64K) in which each is twice the one before
-    #[arg(long, value_name = "SIZES", value_parser = plan::sizes)]
+    #[arg(long, value_name = "SIZES", value_parser = measures::sizes)]
     pub sizes: Option<Sizes>,
     /// Measure on these hosts only: a list with ranges (a,b,n[1-4]). Two tasks exchange messages, on the first two
     /// hosts or both on the only host. Hosts that are not in the machine are added, and removed afterwards. By default,

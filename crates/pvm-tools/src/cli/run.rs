@@ -1,5 +1,5 @@
 //! The command line of `pvm run`.
-use crate::run::start::IDENTITY;
+use crate::variables::IDENTITY;
 use clap::{Args, Parser, ValueEnum};
 use pvm_core::machine::InputOf;
 use std::ffi::{OsStr, OsString};

@@ -4,7 +4,7 @@ mod local;
 mod peer;
 mod remote;
 
-use crate::{cli, hosts, json};
+use crate::{cli, json, wanted};
 use pvm_core::hostfile;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -89,7 +89,7 @@ pub fn run(arguments: &cli::Doctor) -> ExitCode {
     if let Some(callers) = &arguments.peer {
         return peer::serve(callers, arguments.timeout);
     }
-    let lines = hosts::of_words(&arguments.hosts).and_then(|wanted| {
+    let lines = wanted::of_words(&arguments.hosts).and_then(|wanted| {
         wanted.iter().map(|host| hostfile::parse_host(&host.line).map_err(|e| e.to_string())).collect()
     });
     let lines: Vec<hostfile::HostLine> = match lines {

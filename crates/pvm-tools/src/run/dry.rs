@@ -2,8 +2,8 @@
 use super::placement::Hosts;
 use super::{EXIT_FAILURE, EXIT_USAGE, RunError, report, start};
 use crate::cli::{self, MapBy, Program};
-use crate::hosts::Wanted;
 use crate::machine::MachineError;
+use crate::wanted::Wanted;
 use crate::{batch, json, machine};
 use serde_json::{Value, json};
 use std::fmt::Write as _;

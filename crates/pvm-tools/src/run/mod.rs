@@ -12,9 +12,10 @@ mod tracing;
 mod watch;
 
 use crate::cli::{self, MapBy};
-use crate::hosts::{self, Added, Wanted};
+use crate::hosts::{self, Added};
 use crate::machine::{self, MachineError};
 use crate::signals::Signals;
+use crate::wanted::{self, Wanted};
 use crate::{batch, json, shape};
 use guard::Guard;
 use placement::Hosts;
@@ -127,9 +128,9 @@ fn count_of_job(arguments: &cli::Run) -> Result<i32, String> {
 /// Returns the hosts that the command line names; `None` if it names none.
 fn wanted_hosts(arguments: &cli::Run) -> Result<Option<Vec<Wanted>>, String> {
     match (arguments.hosts.as_slice(), &arguments.hostfile) {
-        ([], Some(path)) => hosts::of_file(path).map(Some),
+        ([], Some(path)) => wanted::of_file(path).map(Some),
         ([], None) => Ok(None),
-        (lists, _) => hosts::of_words(lists).map(Some),
+        (lists, _) => wanted::of_words(lists).map(Some),
     }
 }
 

@@ -4,7 +4,7 @@ use super::placement::Hosts;
 use crate::cli::Program;
 use crate::console::send_spawn;
 use crate::control::{Control, SpawnCall};
-use crate::variables::Variables;
+use crate::variables::{BESIDE, IDENTITY, Variables};
 use pvm_core::codes::{self, Code};
 use pvm_core::machine::{InputOf, RunPlan};
 use pvm_core::proto::{Request, RunSettings};
@@ -17,28 +17,6 @@ use std::path::{Path, PathBuf};
 pub const OUTPUT_TAG: i32 = 1;
 /// The tag of messages with the standard error of tasks.
 pub const ERRORS_TAG: i32 = 3;
-/// The variable that names the directory where programs to spawn are searched for last, after the search path of the
-/// host.
-const BESIDE: &str = "PVMSPAWNPATH";
-/// Variables that identify a task: the started tasks must not inherit those of `pvm run`.
-pub const IDENTITY: [&str; 16] = [
-    "PVMLINES",
-    "PVMSOCK",
-    "PVMEPID",
-    "PVMCTX",
-    "PVMTMASK",
-    "PVMTRCBUF",
-    "PVMTRCOPT",
-    "PVMSPAWNWD",
-    "PVMTASK",
-    "HPVM_RUN",
-    "HPVM_BIND",
-    "HPVM_TASK_INDEX",
-    "HPVM_TASK_COUNT",
-    "HPVM_LOCAL_INDEX",
-    "HPVM_LOCAL_COUNT",
-    BESIDE,
-];
 /// Variables that belong to a host or its daemon: a started task gets the values of the host where it runs.
 const OF_HOST: [&str; 6] = ["PVM_TMP", "PVM_VMID", "PVM_ARCH", "PVM_ROOT", "XDG_RUNTIME_DIR", "HOSTNAME"];
 

@@ -1,12 +1,12 @@
 //! Other hosts: looking up their names, starting their daemons, joining a machine.
 use super::Daemon;
-use crate::slave;
+use crate::settings::Settings;
 use crate::source::Source;
 use crate::start::{self, Master, StartEvent};
 use pvm_core::machine::{HostStart, Rank};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
-use pvm_core::wire::{HostOptions, MachineSettings, StartNews, StartOrder};
+use pvm_core::wire::{HostOptions, MachineSettings, StartNews, StartOrder, Started};
 use rustix::event::epoll::{self, EventFlags};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const DEBUG_START: i32 = 0x8;
 
 /// Returns what new daemons learn about this daemon, their master.
-pub fn introduction(settings: &crate::settings::Settings, own: Tid) -> crate::Result<Master> {
+pub fn introduction(settings: &Settings, own: Tid) -> crate::Result<Master> {
     let machine = &settings.machine;
     Ok(Master {
         tid: own,
@@ -26,13 +26,26 @@ pub fn introduction(settings: &crate::settings::Settings, own: Tid) -> crate::Re
     })
 }
 
+/// Returns the line that describes this daemon to the master.
+fn description(settings: &Settings) -> String {
+    let machine = &settings.machine;
+    let started = Started {
+        arch: machine.host.arch.clone(),
+        dsig: machine.host.dsig,
+        addresses: machine.addresses.clone(),
+        key: machine.key,
+        names: machine.aliases.clone(),
+    };
+    started.line()
+}
+
 impl Daemon {
     /// Tells the master that this daemon runs.
     pub fn answer(&mut self) -> crate::Result<()> {
         self.log_identity();
         self.log_complaints();
         let mut output = std::io::stdout();
-        writeln!(output, "{}", slave::answer(&self.settings))?;
+        writeln!(output, "{}", description(&self.settings))?;
         output.flush()?;
         Ok(())
     }

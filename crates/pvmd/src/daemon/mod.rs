@@ -30,12 +30,14 @@ use crate::start::Starter;
 use crate::start::job_keeper;
 use crate::start::job_watch::JobWatch;
 use crate::start::remote_starts::RemoteStarts;
+use crate::terminal;
 use crate::watchdog::Watchdog;
 use pending_work::PendingWork;
 use pvm_core::codes::Code;
-use pvm_core::machine::{Connection, Machine, Rank, Time};
+use pvm_core::machine::{Connection, Machine, Rank};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
+use pvm_core::time::Time;
 use pvm_link::{ControlError, rendezvous};
 use pvm_net::Connector;
 use pvm_net::polling::timespec;
@@ -99,15 +101,6 @@ pub struct Daemon {
     pending: PendingWork,
     watchdog: Watchdog,
     stopped: bool,
-}
-
-/// Redirects standard input, output and error to `/dev/null`.
-pub fn release_terminal() -> crate::Result<()> {
-    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
-    Ok(())
 }
 
 /// Catches signals. Returns a socket that becomes readable when a signal asks the daemon to end.
@@ -208,7 +201,7 @@ impl Daemon {
         let mut output = std::io::stdout();
         // The daemon serves even if nobody reads this.
         let _ = writeln!(output, "{}", self.socket_directory.socket().display()).and_then(|()| output.flush());
-        release_terminal()?;
+        terminal::release()?;
         self.log.line("ready");
         Ok(())
     }

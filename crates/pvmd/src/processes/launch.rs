@@ -1,5 +1,6 @@
 //! What a process of a task is given: program, arguments, environment (contract 2.5).
-use crate::settings::{ARCHITECTURE, Settings};
+use crate::architecture::ARCHITECTURE;
+use crate::settings::Settings;
 use pvm_core::machine::Start;
 use pvm_core::proto::ByteBuf;
 use pvm_fmp::process_start::Program;

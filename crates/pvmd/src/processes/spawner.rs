@@ -2,6 +2,7 @@
 use super::cores::{Claim, Cores};
 use super::launch::Launch;
 use super::starters::{Job, Streams};
+use crate::children::{code_of, errno_of};
 use crate::settings::Settings;
 use pvm_core::codes::Code;
 use pvm_core::machine::{BIND_VARIABLE, Start};
@@ -20,8 +21,6 @@ pub(crate) const DESCRIPTORS_PER_TASK: u64 = 5;
 /// Descriptors that the daemon needs for itself. In addition, a quarter of all descriptors is reserved for direct links
 /// and for tasks that are being started.
 pub(crate) const OWN_DESCRIPTORS: u64 = 32;
-/// One more than the highest error number of any system.
-const ERRNO_END: i32 = 4096;
 /// The two ends of a pipe or of a pseudo-terminal: the daemon's end does not block, the task's end does.
 struct Ends {
     own: OwnedFd,
@@ -151,50 +150,5 @@ impl ProcessSpawner {
         };
         let separator = if limit.is_empty() { "" } else { ": " };
         SpawnError { code, why: format!("{error}{separator}{limit}") }
-    }
-}
-
-/// Returns the error number if it is valid. The number may come from another host.
-fn errno_of(error: &io::Error) -> Option<Errno> {
-    let number = error.raw_os_error().filter(|number| (1..ERRNO_END).contains(number));
-    number.map(Errno::from_raw_os_error)
-}
-
-/// Returns the code for a program that could not be started: either it is not an executable program, or the system
-/// lacks a resource.
-pub(crate) fn code_of(error: &io::Error) -> Code {
-    match errno_of(error) {
-        Some(
-            Errno::NOENT
-            | Errno::NOTDIR
-            | Errno::ISDIR
-            | Errno::ACCESS
-            | Errno::PERM
-            | Errno::NOEXEC
-            | Errno::LOOP
-            | Errno::NAMETOOLONG
-            | Errno::TXTBSY
-            | Errno::LIBBAD
-            | Errno::INVAL,
-        ) => Code::NoFile,
-        // Errors of the Rust library have no number.
-        None if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::NotFound) => Code::NoFile,
-        _ => Code::OutOfRes,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_system_has_not_enough_of_is_no_missing_file() {
-        let code = |errno: Errno| code_of(&errno.into());
-        for errno in [Errno::NOENT, Errno::ACCESS, Errno::NOEXEC, Errno::NOTDIR, Errno::LOOP, Errno::LIBBAD] {
-            assert_eq!(code(errno), Code::NoFile, "{errno}");
-        }
-        for errno in [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::BADF, Errno::TOOBIG, Errno::IO] {
-            assert_eq!(code(errno), Code::OutOfRes, "{errno}");
-        }
     }
 }

@@ -6,9 +6,9 @@
 //! descriptors for each task. The threads live as long as the daemon, because the system sends a process its parent-death
 //! signal when the thread ends that has started it.
 use super::launch::Launch;
-use crate::background_command::copy_of;
+use crate::children::copy_of;
 use crate::core_dumps::AsBefore;
-use crate::daemon::release_terminal;
+use crate::terminal;
 use pvm_descriptor::separate_thread;
 use pvm_fmp::process_start::StartingThread;
 use rustix::event::{EventfdFlags, eventfd};
@@ -135,7 +135,7 @@ fn own_descriptors(all: &Arc<[OwnedFd; 2]>) -> Own {
     let [one, other] = &**all;
     let Ok(own) = separate_thread([one.as_fd(), other.as_fd()]) else { return Own::Shared(all.clone()) };
     // The daemon may still have a terminal, which this thread must not hold.
-    let _ = release_terminal();
+    let _ = terminal::release();
     Own::Separate(own)
 }
 

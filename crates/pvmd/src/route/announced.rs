@@ -1,7 +1,8 @@
 //! Announced multicasts: their bodies are heard or fetched from other hosts, and relayed to them.
 use super::egress::Body;
+use super::link_failure::LinkFailure;
 use super::receive::{Incoming, OnComplete};
-use super::{LinkFailure, Message, Payload, Route, RouteContext};
+use super::{Message, Payload, Route, RouteContext};
 use pvm_core::flows::multicast::{Announcement, BodyKey, BodyRequest, Stored};
 use pvm_core::flows::{MessageHeader, ProtocolViolation};
 use pvm_core::tid::Tid;

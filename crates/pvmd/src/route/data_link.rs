@@ -1,36 +1,9 @@
 //! The data link to one host.
+use super::link_failure::LinkFailure;
 use super::receive::ReceiveState;
 use super::transmit::TransmitState;
-use pvm_core::flows::ProtocolViolation;
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, FrameHeader, read_header, write_acknowledged};
 use pvm_net::{ByteStream, LinkError};
-
-/// Why a data link has failed.
-pub(super) enum LinkFailure {
-    Link(LinkError),
-    ProtocolViolation,
-}
-
-impl From<LinkError> for LinkFailure {
-    fn from(error: LinkError) -> LinkFailure {
-        LinkFailure::Link(error)
-    }
-}
-
-impl From<ProtocolViolation> for LinkFailure {
-    fn from(_: ProtocolViolation) -> LinkFailure {
-        LinkFailure::ProtocolViolation
-    }
-}
-
-impl std::fmt::Display for LinkFailure {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            LinkFailure::Link(error) => write!(formatter, "{error}"),
-            LinkFailure::ProtocolViolation => formatter.write_str("protocol violation"),
-        }
-    }
-}
 
 /// The state of both directions, and the connection. A connection that breaks is replaced; the state stays.
 pub(super) struct DataLink {

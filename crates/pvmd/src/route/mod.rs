@@ -29,6 +29,7 @@ mod egress;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod lent;
+mod link_failure;
 mod read_progress;
 mod receive;
 #[cfg(any(test, fuzzing))]
@@ -39,12 +40,13 @@ mod transmit;
 
 use clock::Clock;
 pub use context::RouteContext;
-use data_link::{DataLink, LinkFailure};
+use data_link::DataLink;
 use datagrams::Seals;
 use delivery::{Message, Payload, Undelivered};
 use digests::Digests;
 use egress::{Egress, EgressFlows};
 use lent::Lent;
+use link_failure::LinkFailure;
 use pvm_core::flows::multicast::{Advice, InOrder, LISTENERS_MIN};
 use pvm_core::flows::pacing::{Pacer, Pacing};
 use pvm_core::flows::{InboundFlows, ProtocolViolation};

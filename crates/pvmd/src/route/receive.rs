@@ -1,6 +1,6 @@
 //! The receiving direction of a data link.
-use super::data_link::DataLink;
-use super::{LinkFailure, Payload, Route, RouteContext, is_short};
+use super::link_failure::LinkFailure;
+use super::{Payload, Route, RouteContext, is_short};
 use pvm_core::flows::frames::{ACKNOWLEDGED_BYTES, FrameHeader, read_header};
 use pvm_core::flows::multicast::BodyKey;
 use pvm_core::flows::{AckTracker, CHUNK_BYTES_MAX, MessageHeader, ProtocolViolation};
@@ -358,7 +358,8 @@ impl Route {
             }
             FrameHeader::Start { transfer, header, first } => {
                 let Ok(block) = self.allocate(&header, context) else { return Ok(Next::Stall) };
-                let Some(DataLink { receive, .. }) = self.data_links.get_mut(&host) else { return Ok(Next::Again) };
+                let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(Next::Again) };
+                let receive = &mut data_link.receive;
                 receive.consume(head_bytes);
                 self.intake.admit(host, &header)?;
                 self.pacer.handle_start(host, transfer, header.bytes);
@@ -393,7 +394,8 @@ impl Route {
         if !self.undelivered.is_empty() {
             return Ok(Next::Stall);
         }
-        let Some(DataLink { receive, .. }) = self.data_links.get_mut(&host) else { return Ok(Next::Again) };
+        let Some(data_link) = self.data_links.get_mut(&host) else { return Ok(Next::Again) };
+        let receive = &mut data_link.receive;
         let frame = receive.filled()[head_bytes..head_bytes + bytes].to_vec();
         receive.consume(head_bytes + bytes);
         self.on_frame(host, &frame)?;

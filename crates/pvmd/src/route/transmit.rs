@@ -1,6 +1,6 @@
 //! The transmitting direction of a data link.
-use super::LinkFailure;
 use super::egress::Body;
+use super::link_failure::LinkFailure;
 use pvm_core::flows::frames::{write_acknowledged, write_credit, write_grant, write_header};
 use pvm_core::flows::{AckTracker, Credit, DataFrame, Flows, ProtocolViolation, RetransmitQueue};
 use pvm_core::tid::Tid;

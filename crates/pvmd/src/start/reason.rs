@@ -1,5 +1,5 @@
 //! Explains why a daemon could not be started, and how to repair this.
-use crate::processes::spawner;
+use crate::children;
 use pvm_core::codes::Code;
 use pvm_core::dialogue::{self, Line, quoted};
 use pvm_core::wire::{self, StartFailure, Started};
@@ -104,7 +104,7 @@ impl FailedStart<'_> {
                             the pvmd that was started now ends by itself";
                 (Code::BadVersion, other_version(&format!("the pvmd on {}", self.host), *version), cure.into())
             }
-            Outcome::NoProgram(error) if spawner::code_of(error) == Code::OutOfRes => {
+            Outcome::NoProgram(error) if children::code_of(error) == Code::OutOfRes => {
                 let cure = "raise the limits of open files and processes (ulimit -Hn, ulimit -u) before pvmd is started, \
                             or lower HPVM_STARTS_MAX";
                 (Code::OutOfRes, format!("{program}: {error}"), cure.into())

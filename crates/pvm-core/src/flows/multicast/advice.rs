@@ -3,7 +3,7 @@
 //! A message that a task sends on its links wakes no daemon and is copied less. But the body leaves the host once for
 //! each receiver, and the task waits while the sockets take it. So links are the better way only where no other way is
 //! much better than to send the body to each host, and where that is quick.
-use super::choice::MEASURED_BYTES_MIN;
+use super::MEASURED_BYTES_MIN;
 use super::tree::{TREE_BYTES_MAX, TREE_BYTES_MIN, TREE_HOSTS_MIN};
 
 /// The number of words of [`Advice`].

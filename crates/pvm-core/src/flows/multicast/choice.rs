@@ -3,14 +3,12 @@
 //! A tree spares the sender's network adapter but makes more work for processors; a broadcast spares the network but
 //! needs a system call for each packet. Which of them is the bottleneck depends on the network, the hosts and their
 //! load, so the daemon tries all ways and measures how long it takes until all receivers have consumed the message.
-use super::McastRoute;
 use super::advice::Advice;
+use super::{MEASURED_BYTES_MIN, McastRoute};
 use std::collections::BTreeMap;
 use std::iter::once;
 use std::time::Duration;
 
-/// The ways are measured with bodies of at least this many bytes. The credit for shorter ones returns late.
-pub const MEASURED_BYTES_MIN: usize = 64 << 10;
 /// The shortest body that takes the best way for bodies of [`MEASURED_BYTES_MIN`], in bytes. A shorter one takes it only
 /// if the iterative way is slower by [`CLEARLY_SLOWER`]: the shorter the bodies, the less the ways differ.
 const ALIKE_BYTES_MIN: usize = 16 << 10;

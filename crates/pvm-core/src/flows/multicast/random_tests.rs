@@ -1,7 +1,7 @@
 //! Random tests of multicasts along trees and by broadcast. Some hosts die, some relay wrong bytes or forge datagrams,
 //! some relay nothing or hear nothing; datagrams are lost, doubled and overtake each other. Each message arrives once and
 //! in order at each living receiver, and no state is left.
-use super::super::{Credit, InboundFlows, MessageHeader};
+use super::super::{Credit, Flows, InboundFlows, MessageHeader};
 use super::*;
 use crate::flows::pacing::Pacing;
 use crate::prng::Prng;

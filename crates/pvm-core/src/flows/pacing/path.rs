@@ -1,5 +1,5 @@
 //! What the receiving side measures: how fast bytes arrive, and how long a grant takes to have an effect.
-use crate::machine::Time;
+use crate::time::Time;
 use std::time::Duration;
 
 /// The least and the most paced bytes that may be under way from all hosts together. A switch of today buffers 64 KiB

@@ -2,8 +2,8 @@
 use super::path::Path;
 use super::{FIRST_LIMIT_BYTES, Pacing, is_paced};
 use crate::flows::CHUNK_BYTES_MAX;
-use crate::machine::Time;
 use crate::tid::Tid;
+use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Tests of pacing: single decisions, and whole transfers over a model of a network with a narrow port.
 use super::path::{UNDER_WAY_BYTES_MAX, UNDER_WAY_BYTES_MIN};
 use super::*;
-use crate::machine::Time;
 use crate::prng::Prng;
+use crate::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

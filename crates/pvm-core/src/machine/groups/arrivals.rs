@@ -10,16 +10,17 @@
 //! An arrival of a member of another host is a request of the member, or it comes in a frame with others
 //! ([`super::combining`]). Such an arrival may come twice, and in any order: each has a number.
 use super::barrier::Verdict;
-use super::group::Group;
+use super::pending_barrier::{Arriver, PendingBarrier};
 use super::releases::Releases;
-use super::{ALL_MEMBERS, Groups};
+use super::{ALL_MEMBERS, Group, Groups};
 use crate::codes::Code;
 use crate::machine::core::Core;
-use crate::machine::group_page::{Barrier, Taken, Waiting};
-use crate::machine::settings::Time;
+use crate::machine::group_page::Barrier;
 use crate::tid::Tid;
+use crate::time::Time;
 use crate::wire::{self, Frame, GroupChange};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::wire::{Taken, Waiting};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// How long the master waits for members whose arrival in the page is uncertain. If such a member has not arrived in
@@ -45,22 +46,6 @@ pub(super) enum MeetingPlace {
     TakenBack,
 }
 
-/// A member that has arrived by way of its daemon.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Arriver {
-    /// By a request.
-    Request { tid: Tid, wait: u32 },
-    /// By the arrival with this number of the member's host.
-    Combined { tid: Tid, turn: u64 },
-}
-
-impl Arriver {
-    pub fn tid(&self) -> Tid {
-        let (Arriver::Request { tid, .. } | Arriver::Combined { tid, .. }) = self;
-        *tid
-    }
-}
-
 /// An arrival by way of the daemon.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
@@ -80,26 +65,6 @@ struct Turn {
     last: u64,
     /// How its barrier has ended.
     outcome: Option<Result<(), Code>>,
-}
-
-/// A barrier at the master; at least one member has arrived.
-pub(super) struct PendingBarrier {
-    pub need: u32,
-    pub arrived: u32,
-    /// The members that have arrived, including those in the page of `page_host`.
-    pub members: BTreeSet<Tid>,
-    /// Members that may have arrived in the page before it was taken out of use.
-    maybe_arrived: BTreeSet<Tid>,
-    /// The time from which the members in `maybe_arrived` count as arrived.
-    maybe_until: Time,
-    /// Arrivals by way of the daemon.
-    pub to_answer: Vec<Arriver>,
-    /// The other hosts from which these arrivals came.
-    pub senders: BTreeSet<Tid>,
-    /// Whether a member has asked for a release by broadcast.
-    pub lan: bool,
-    /// The host, if any, in whose page some of the members wait until the master releases them.
-    pub page_host: Option<Tid>,
 }
 
 /// The place where the members of a group arrive, and the arrivals at the master.
@@ -479,38 +444,6 @@ impl Groups {
         }
         if group.arrivals.place == MeetingPlace::Moving(host) {
             self.arrivals_moved(core, host, id, Taken::default());
-        }
-    }
-}
-
-impl PendingBarrier {
-    /// Returns a barrier that members have reached whose arrivals came from these hosts, to choose the way of its
-    /// release.
-    pub fn reached_by(hosts: impl Iterator<Item = Tid>, lan: bool) -> PendingBarrier {
-        PendingBarrier { senders: hosts.collect(), lan, ..PendingBarrier::new(0) }
-    }
-
-    /// Counts a member, once.
-    pub fn count(&mut self, tid: Tid, arriver: Option<Arriver>, sender: Tid, lan: bool) {
-        if self.members.insert(tid) {
-            self.arrived += 1;
-            self.to_answer.extend(arriver);
-            self.senders.insert(sender);
-            self.lan |= lan;
-        }
-    }
-
-    pub fn new(need: u32) -> PendingBarrier {
-        PendingBarrier {
-            need,
-            arrived: 0,
-            members: BTreeSet::new(),
-            maybe_arrived: BTreeSet::new(),
-            maybe_until: Time::ZERO,
-            to_answer: Vec::new(),
-            senders: BTreeSet::new(),
-            lan: false,
-            page_host: None,
         }
     }
 }

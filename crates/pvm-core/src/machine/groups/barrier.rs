@@ -11,12 +11,11 @@
 //!   place within [`Settings::barrier_patience`](crate::machine::Settings). During this time a program may start
 //!   substitutes.
 //! * If the barrier needs more members than the group ever had, it waits for tasks to join, without a time limit.
-use super::group::Freezing;
-use super::{Groups, act};
+use super::{Freezing, Groups, act};
 use crate::machine::core::Core;
 use crate::machine::group_page::{Barrier, GroupAction};
-use crate::machine::settings::Time;
 use crate::tid::Tid;
+use crate::time::Time;
 use std::time::Duration;
 
 /// The time after which a barrier is examined again because a member was just arriving.

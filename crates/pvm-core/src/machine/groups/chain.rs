@@ -6,7 +6,7 @@
 //! one. So a release needs no key and no protection against replays, whatever way it takes.
 use crate::datagram_error::DatagramError;
 use crate::machine::settings::OneWay;
-use crate::wire::{ChainValue, Release};
+use crate::release::{ChainValue, Release};
 
 /// The values of a chain, without the anchor: the number of barriers until a new chain is needed.
 const LINKS: u32 = 1024;
@@ -121,7 +121,7 @@ impl KnownChain {
 mod tests {
     use super::*;
     use crate::machine::tests::fleet::mix;
-    use crate::wire::{CHAIN_VALUE_BYTES, MISSED_RELEASES_MAX};
+    use crate::release::{CHAIN_VALUE_BYTES, MISSED_RELEASES_MAX};
 
     fn test_one_way(secret: u8) -> OneWay {
         OneWay { secret: [secret; CHAIN_VALUE_BYTES], function: mix }

@@ -12,18 +12,18 @@
 //! The release goes the same way back, or to all hosts at once ([`super::releases`]). Only barriers of the whole group
 //! take this way; other arrivals are requests to the master.
 use super::chain::KnownChain;
-use super::coordination::release_each;
-use super::group::Group;
-use super::{ALL_MEMBERS, Groups};
+use super::releases::release_each;
+use super::{ALL_MEMBERS, Group, Groups};
 use crate::binomial;
 use crate::codes::Code;
 use crate::datagram_error::DatagramError;
 use crate::machine::action::Action;
 use crate::machine::core::Core;
-use crate::machine::settings::Time;
 use crate::proto::{Reply, ToTask};
+use crate::release::Release;
 use crate::tid::Tid;
-use crate::wire::{Arrival, Frame, Release};
+use crate::time::Time;
+use crate::wire::{Arrival, Frame};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

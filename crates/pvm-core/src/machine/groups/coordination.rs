@@ -5,14 +5,15 @@
 //! group go to the coordinator, which discloses a release when every member has arrived. It applies no other rule:
 //! when anything else happens, the master takes the barriers back ([`super::placement`]). Then each host reports which
 //! release it knows, and which of its members wait; what it still gets from the coordinator, it ignores.
-use super::arrivals::PendingBarrier;
 use super::chain::{Chain, KnownChain};
-use super::releases::Way;
+use super::pending_barrier::PendingBarrier;
+use super::releases::{Way, release_each};
 use super::{ALL_MEMBERS, Groups};
 use crate::machine::core::Core;
-use crate::machine::group_page::Waiting;
+use crate::release::{ChainValue, Release};
 use crate::tid::Tid;
-use crate::wire::{Arrival, ChainValue, Frame, Release};
+use crate::wire::Waiting;
+use crate::wire::{Arrival, Frame};
 use std::collections::BTreeMap;
 
 /// What a host knows about the coordinator of a group.
@@ -189,9 +190,4 @@ impl Groups {
         let Report { passed, arrivals } = self.stop_coordination(core, id).unwrap_or(nothing);
         core.send_master(Frame::Recalled { id, number, passed, arrivals });
     }
-}
-
-/// Sends the release to each host on its control link.
-pub(super) fn release_each(core: &mut Core, id: u64, hosts: impl Iterator<Item = Tid>, release: &Release, late: bool) {
-    hosts.for_each(|host| core.send_host(host, Frame::Released { id, release: release.clone(), late }));
 }

@@ -4,7 +4,7 @@
 //! once then collide, and frames to one host after another may be faster in a program that does little between
 //! barriers. The master measures the time from each release to the next one: in turn after a broadcast and after frames
 //! to each host, so that both see the same load. What the program itself does between barriers adds the same to both.
-use crate::machine::settings::Time;
+use crate::time::Time;
 use std::time::Duration;
 
 /// The number of times that are measured after each way of releases.

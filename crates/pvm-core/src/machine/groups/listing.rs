@@ -9,11 +9,12 @@ use crate::codes::{GROUP_SERVER_DUMP, GROUP_SERVER_LIST};
 use crate::encoding::Writer;
 use crate::machine::action::Action;
 use crate::machine::core::Core;
-use crate::machine::group_page::{Listing, Waiting};
+use crate::machine::group_page::Listing;
 use crate::machine::pending_acks::Ack;
 use crate::proto::Message;
 use crate::tid::Tid;
 use crate::wire::Frame;
+use crate::wire::Waiting;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of entries in the list of a group's instances is rounded up to a multiple of this, as in PVM 3.4.

@@ -4,9 +4,8 @@
 //! synchronize in barriers, without the help of the daemon. This module contains the rules of membership, which the
 //! master applies.
 //!
-//! * `group`: one group
 //! * `replicas`: the groups that each host replicates
-//! * `arrivals`: barriers of members on several hosts
+//! * `arrivals`, `pending_barrier`: barriers of members on several hosts
 //! * `combining`: arrivals on their way to the master
 //! * `releases`, `chain`, `faster_way`: the way back
 //! * `placement`, `coordination`: barriers that meet at another host than the master
@@ -19,28 +18,31 @@ mod chain;
 mod combining;
 mod coordination;
 mod faster_way;
-mod group;
 mod listing;
+mod pending_barrier;
 mod placement;
 mod releases;
 mod replicas;
 
-use self::group::{Freezing, Group};
+use self::arrivals::Arrivals;
+use self::barrier::Shortage;
+use self::combining::Combining;
+use self::coordination::Coordination;
 use self::listing::Listings;
 pub(super) use self::listing::ask_group_server;
-use self::placement::Wishes;
+use self::placement::{Placement, Wishes};
 use self::releases::Reach;
-use self::replicas::{ChangeAcks, NO_ACK, Replicas};
+use self::replicas::{ChangeAcks, Replica, Replicas};
 use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::group_page::GroupAction;
 use super::index::PairIndex;
 use super::limits::NAME_BYTES_MAX;
-use super::settings::Time;
 use crate::codes::Code;
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::{SLOT_MASK, Tid};
+use crate::time::Time;
 use crate::wire::GroupChange;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,6 +50,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const ALL_MEMBERS: i32 = -1;
 /// The instance number of a task that is no member.
 const NO_MEMBER: i32 = -1;
+/// The number of a change that no other host needs to acknowledge.
+const NO_ACK: u64 = 0;
 /// Members of one group: as many as its page has slots.
 ///
 /// * Filled by: all tasks of the machine
@@ -55,6 +59,125 @@ const NO_MEMBER: i32 = -1;
 /// * Reached: `pvm_joingroup` says `PvmOutOfRes`
 /// * Test: `the_members_of_a_group_are_limited`
 pub(in crate::machine) const GROUP_MEMBERS_MAX: usize = SLOT_MASK as usize;
+
+/// A pending `pvm_freezegroup`.
+struct Freezing {
+    /// How many members must call `pvm_freezegroup`.
+    need: i32,
+    /// The callers so far: task and wait id.
+    callers: Vec<(Tid, u32)>,
+}
+
+/// A group: at the master, its decided state; on another host, a replica.
+#[derive(Default)]
+struct Group {
+    pub id: u64,
+    pub name: Vec<u8>,
+    /// This host's page of the group.
+    pub replica: Replica,
+    /// At the master: tasks of the master's host that asked to join before the page was made; task and wait id.
+    pub joining: Vec<(Tid, u32)>,
+    /// Its entry in `Groups::deadlines`.
+    pub registered_deadline: Option<Time>,
+    /// Tids by instance number.
+    members: BTreeMap<u32, Tid>,
+    /// Instance numbers by tid.
+    instances: BTreeMap<Tid, u32>,
+    /// The number of members on each host.
+    hosts: BTreeMap<Tid, u32>,
+    /// Free instance numbers below the highest in use.
+    holes: BTreeSet<u32>,
+    pub frozen: bool,
+    /// Whether the group is frozen and has lost a member.
+    pub broken: bool,
+    /// The pending freeze.
+    pub freezing: Option<Freezing>,
+    /// The members that have gone and have not been replaced: the group's barrier may fail because of them.
+    pub shortage: Shortage,
+    /// At the master: arrivals at the group's barrier.
+    pub arrivals: Arrivals,
+    /// On other hosts: arrivals on their way to the master.
+    pub combining: Combining,
+    /// At the master: the choice of the coordinator.
+    pub placement: Placement,
+    /// The coordinator.
+    pub coordination: Coordination,
+    /// How often the members have changed.
+    pub version: u64,
+}
+
+impl Group {
+    pub fn new(id: u64, name: Vec<u8>) -> Group {
+        Group { id, name, ..Group::default() }
+    }
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+    pub fn instance_of(&self, tid: Tid) -> Option<u32> {
+        self.instances.get(&tid).copied()
+    }
+    pub fn tid_of(&self, instance: u32) -> Option<Tid> {
+        self.members.get(&instance).copied()
+    }
+    /// Returns the highest instance number in use, plus one.
+    pub fn places(&self) -> u32 {
+        self.members.last_key_value().map_or(0, |(highest, _)| highest + 1)
+    }
+    /// Returns the members: instance numbers with their tids, the lowest number first.
+    pub fn members(&self) -> impl Iterator<Item = (u32, Tid)> + '_ {
+        self.members.iter().map(|(instance, tid)| (*instance, *tid))
+    }
+    /// Returns the host on which all members live, if there is one.
+    pub fn only_host(&self) -> Option<Tid> {
+        let mut hosts = self.hosts.keys().copied();
+        hosts.next().filter(|_| hosts.next().is_none())
+    }
+
+    /// Returns the hosts with members, in the order of the host table.
+    pub fn hosts(&self) -> impl Iterator<Item = Tid> + '_ {
+        self.hosts.keys().copied()
+    }
+    pub fn has_members_on(&self, host: Tid) -> bool {
+        self.hosts.contains_key(&host)
+    }
+    /// Returns when something is due.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let barriers = [self.shortage.next_deadline(), self.combining.next_deadline()];
+        barriers.into_iter().chain([self.arrivals.releases.next_deadline()]).flatten().min()
+    }
+
+    /// Makes the task a member with the lowest free instance number; returns this number.
+    pub fn add(&mut self, tid: Tid) -> u32 {
+        let instance = self.holes.pop_first().unwrap_or(self.members.len() as u32);
+        self.put(instance, tid);
+        instance
+    }
+
+    /// Makes the task the member with that instance number.
+    pub fn put(&mut self, instance: u32, tid: Tid) {
+        self.members.insert(instance, tid);
+        self.instances.insert(tid, instance);
+        *self.hosts.entry(tid.host()).or_default() += 1;
+    }
+
+    /// Removes a member; returns its instance number.
+    pub fn remove(&mut self, tid: Tid) -> Option<u32> {
+        let instance = self.instances.remove(&tid)?;
+        self.members.remove(&instance);
+        self.holes.insert(instance);
+        // `holes` has only numbers below the highest instance number in use.
+        drop(self.holes.split_off(&self.places()));
+        let here = self.hosts.get_mut(&tid.host()).expect("it has a member");
+        *here -= 1;
+        if *here == 0 {
+            self.hosts.remove(&tid.host());
+        }
+        Some(instance)
+    }
+}
 
 /// All groups. There may be many groups, and tasks end all the time. So the groups of a task or host, and the group
 /// with the next deadline, are found without a search through all groups.
@@ -167,7 +290,7 @@ impl Groups {
     }
     /// Returns the arrivals at a barrier that is pending at the master.
     #[cfg(test)]
-    pub fn waiting_here(&self) -> Option<super::group_page::Waiting> {
+    pub fn waiting_here(&self) -> Option<crate::wire::Waiting> {
         self.groups.values().find_map(|group| group.arrivals.waiting())
     }
     #[cfg(test)]

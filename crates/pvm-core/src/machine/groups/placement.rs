@@ -9,16 +9,17 @@
 //! arrives for another count, or a barrier has not ended after a second. Each host then reports how many releases it
 //! knows, and who waits. At most one barrier is open: those who wait at one that was released somewhere are answered,
 //! the others wait at the master from then on. So a barrier is released once, whoever dies.
-use super::arrivals::{Arrival, Arriver, MeetingPlace, PendingBarrier, ended};
+use super::arrivals::{Arrival, MeetingPlace, ended};
 use super::chain::{self, Chain};
 use super::coordination::Report;
-use super::{ALL_MEMBERS, Groups, group::Group, replicas::NO_ACK};
+use super::pending_barrier::{Arriver, PendingBarrier};
+use super::{ALL_MEMBERS, Group, Groups, NO_ACK};
 use crate::codes::Code;
 use crate::machine::core::Core;
 use crate::machine::pending_acks::Ack;
-use crate::machine::settings::Time;
 use crate::proto::{ByteBuf, GroupPlace, Reply};
 use crate::tid::Tid;
+use crate::time::Time;
 use crate::wire::{self, Frame, GroupChange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

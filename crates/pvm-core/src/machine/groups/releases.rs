@@ -5,20 +5,20 @@
 //! all hosts, or down the tree in which the arrivals came. Both can be lost. So the master repeats the release on the
 //! control links of hosts that have not shown within [`REPEAT_AFTER`] that they know it; the next arrival of one of
 //! their members shows it.
-use super::arrivals::{Arriver, PendingBarrier};
 use super::chain::Chain;
-use super::coordination::release_each;
 use super::faster_way::FasterWay;
-use super::replicas::NO_ACK;
-use super::{Groups, group::Group};
+use super::pending_barrier::{Arriver, PendingBarrier};
+use super::{Group, Groups, NO_ACK};
 use crate::codes::Code;
 use crate::datagram_error::DatagramError;
 use crate::machine::action::Action;
 use crate::machine::core::Core;
-use crate::machine::settings::{OneWay, Time};
+use crate::machine::settings::OneWay;
 use crate::proto::Reply;
+use crate::release::Release;
 use crate::tid::Tid;
-use crate::wire::{Frame, GroupChange, Release, ReleaseDatagram};
+use crate::time::Time;
+use crate::wire::{Frame, GroupChange, ReleaseDatagram};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -330,4 +330,9 @@ fn tell_each(
         let (failure, release) = (outcome.err(), release.cloned());
         core.send_host(host, Frame::BarrierEnded { id, ended, failure, release, late });
     }
+}
+
+/// Sends the release to each host on its control link.
+pub(super) fn release_each(core: &mut Core, id: u64, hosts: impl Iterator<Item = Tid>, release: &Release, late: bool) {
+    hosts.for_each(|host| core.send_host(host, Frame::Released { id, release: release.clone(), late }));
 }

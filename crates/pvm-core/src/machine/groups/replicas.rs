@@ -6,20 +6,17 @@
 use super::arrivals::end_arrivals;
 use super::chain::KnownChain;
 use super::combining::end_combining;
-use super::group::Group;
-use super::{Groups, NO_MEMBER, act};
+use super::{Group, Groups, NO_ACK, NO_MEMBER, act};
 use crate::codes::Code;
 use crate::machine::core::Core;
-use crate::machine::group_page::{GroupAction, Taken};
+use crate::machine::group_page::GroupAction;
 use crate::machine::index::PairIndex;
 use crate::machine::pending_acks::Ack;
 use crate::proto::{ByteBuf, Reply, Request};
 use crate::tid::Tid;
+use crate::wire::Taken;
 use crate::wire::{Frame, GroupChange, GroupState};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The number of a change that no other host needs to acknowledge.
-pub(super) const NO_ACK: u64 = 0;
 
 /// The state of a page.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]

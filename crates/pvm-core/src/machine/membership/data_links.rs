@@ -8,8 +8,8 @@
 use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::links::Links;
-use crate::machine::settings::Time;
 use crate::tid::Tid;
+use crate::time::Time;
 use crate::wire::{DataCall, Frame};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -11,8 +11,8 @@
 //! cause the removal of other hosts, again and again. Ties are remembered by the names of the hosts, because a host
 //! that rejoins gets a new tid.
 use crate::machine::link_quality::HISTORY_BEATS;
-use crate::machine::settings::Time;
 use crate::tid::Tid;
+use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! The part of a spawn that one host starts.
 use crate::codes::Code;
 use crate::machine::action::Found;
-use crate::machine::settings::Time;
 use crate::proto::{ByteBuf, Spawn};
 use crate::tid::Tid;
+use crate::time::Time;
 use std::collections::BTreeSet;
 
 /// The part of a spawn that this host starts.

@@ -2,7 +2,8 @@
 use super::fleet::{Fleet, MASTER};
 use super::world::text;
 use super::*;
-use crate::wire::{Arrival, CHAIN_VALUE_BYTES, GroupChange, Release};
+use crate::release::{CHAIN_VALUE_BYTES, Release};
+use crate::wire::{Arrival, GroupChange};
 
 /// Longer than arrivals are kept back in any tree here, and releases are repeated.
 const LATER: Duration = Duration::from_millis(200);

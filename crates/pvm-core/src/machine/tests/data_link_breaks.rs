@@ -1,7 +1,7 @@
 //! Data links that break while both hosts live.
 use super::fleet::Fleet;
 use super::*;
-use crate::wire::SECRET_BYTES;
+use crate::proto::SECRET_BYTES;
 
 const LOW: Tid = Tid(0x40000);
 const HIGH: Tid = Tid(0x80000);

@@ -4,7 +4,8 @@ use super::group_members::Boards;
 use super::hearing::Ears;
 use super::*;
 use crate::proto::{TaskEnd, VERSION, decode, encode};
-use crate::wire::{CHAIN_VALUE_BYTES, ChainValue, ResolvedHost, Started};
+use crate::release::{CHAIN_VALUE_BYTES, ChainValue};
+use crate::wire::{ResolvedHost, Started};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 

@@ -1,7 +1,8 @@
 //! Tasks that hear the releases of barriers themselves, as the library does.
 use super::fleet::mix;
 use super::*;
-use crate::wire::{Release, ReleaseDatagram};
+use crate::release::Release;
+use crate::wire::ReleaseDatagram;
 use std::collections::BTreeSet;
 
 /// What a task knows about a group's releases.

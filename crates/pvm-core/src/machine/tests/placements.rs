@@ -4,7 +4,8 @@ use super::barrier_trees::{Programs, fleet, says};
 use super::fleet::{Fleet, MASTER};
 use super::*;
 use crate::proto::GroupPlace;
-use crate::wire::{Arrival, CHAIN_VALUE_BYTES, GroupChange, Release};
+use crate::release::{CHAIN_VALUE_BYTES, Release};
+use crate::wire::{Arrival, GroupChange};
 
 /// Longer than it takes to prepare for a coordinator.
 const PREPARED: Duration = Duration::from_millis(150);

@@ -8,7 +8,7 @@ use super::abi::{self, CqErrEntry, CqMsgEntry};
 use super::library::Candidate;
 use super::memory::Memory;
 use super::objects::{Calls, Objects, Registration};
-use crate::fabric::{Failure, Queues, choice};
+use crate::fabric::{Failure, Queues, providers};
 use loans::Lent;
 pub use loans::{Lender, LoanId, Room, Rooms, SourceLender};
 use reads::{Place, Reading};
@@ -194,7 +194,7 @@ impl Endpoint {
     /// Opens an endpoint. It receives nothing before [`Endpoint::use_receives`]. The queues are as long as the provider allows, at most as long
     /// as asked for ([`Endpoint::queues`]).
     pub fn open(candidate: Candidate, wanted: Queues) -> Result<Endpoint, Failure> {
-        let has_single_reads = choice::is_above_datagrams(&candidate.provider);
+        let has_single_reads = providers::is_above_datagrams(&candidate.provider);
         let part_bytes_max = if has_single_reads { DATAGRAMS_PART_BYTES_MAX } else { PART_BYTES_MAX };
         // SAFETY: the candidate's parts were checked when it was made.
         let (queues, inject_bytes, part_bytes) = unsafe {

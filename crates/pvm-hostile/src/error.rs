@@ -1,0 +1,3 @@
+//! Errors of all kinds.
+
+pub type Error = Box<dyn std::error::Error>;
