@@ -6,12 +6,15 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
+#[path = "../../crates/pvm-fuzz/src/source_tree.rs"]
+mod source_tree;
+
 /// The most lines that are shown of a failing command's messages.
 const COMPLAINT_LINES_MAX: usize = 30;
 
 /// Returns the root of the source tree.
 pub fn root() -> PathBuf {
-    pvm_fuzz::root().to_path_buf()
+    source_tree::root().to_path_buf()
 }
 
 /// Returns the distribution tree that `build` makes: bin, lib, include, share. If `$HPVM_DIST` is set, it is the path
@@ -23,11 +26,16 @@ pub fn dist() -> PathBuf {
     }
 }
 
-/// Returns the cargo that runs this command.
+/// Returns the cargo that runs this command. It is run in the root of the source tree.
 pub fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo_here();
     command.current_dir(root());
     command
+}
+
+/// Returns the cargo that runs this command. It is run in the current directory.
+pub fn cargo_here() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// Runs a command that prints to the terminal. Fails if the command fails.
@@ -48,6 +56,26 @@ pub fn output(command: &mut Command) -> Result<String> {
         bail!("{command:?}: {}\n{}", output.status, first.join("\n"));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Returns the files below these directories that have one of these extensions; without extensions, all files.
+pub fn files_under(directories: &[&str], endings: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut left: Vec<PathBuf> =
+        directories.iter().map(|name| root().join(name)).filter(|path| path.exists()).collect();
+    while let Some(directory) = left.pop() {
+        for entry in directory.read_dir()? {
+            let path = entry?.path();
+            let ending = path.extension().map(|ending| ending.to_string_lossy().into_owned()).unwrap_or_default();
+            if path.is_dir() {
+                left.push(path);
+            } else if endings.is_empty() || endings.contains(&&*ending) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// A message on a terminal about the current work.
