@@ -35,7 +35,14 @@ pub fn cargo() -> Command {
 
 /// Returns the cargo that runs this command. It is run in the current directory.
 pub fn cargo_here() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // The cargo that runs this program describes the program's package in these variables. A build script of ring runs
+    // again when they change: after a command of another package, everything would be compiled again.
+    let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| of_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// Runs a command that prints to the terminal. Fails if the command fails.
@@ -126,5 +133,18 @@ impl Checks {
     /// Returns the counts.
     pub fn counts(&self) -> Counts {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_does_not_know_which_command_runs_it() {
+        let cargo = cargo();
+        let removed = |wanted: &str| cargo.get_envs().any(|(name, value)| name == wanted && value.is_none());
+        // The cargo that runs this test has set both.
+        assert!(removed("CARGO_MANIFEST_DIR") && removed("CARGO_PKG_NAME"));
     }
 }

@@ -73,7 +73,7 @@ fn prototype(roff: &mut Roff, text: &str, is_argument: impl Fn(&str) -> bool) {
         let mut inlines = Vec::new();
         let mut plain = String::new();
         for part in words_and_others(&line) {
-            if is_argument(part) {
+            if part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && is_argument(part) {
                 inlines.extend((!plain.is_empty()).then(|| bold(std::mem::take(&mut plain))));
                 inlines.push(italic(part));
             } else {

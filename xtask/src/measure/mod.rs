@@ -8,8 +8,8 @@ use std::time::Duration;
 const LOAD_SAMPLE_TIME: Duration = Duration::from_millis(500);
 /// The share of all cores that other work may take, in percent.
 const BUSY_PERCENT: f64 = 3.0;
-/// If hpvm needs less than this share of the time of two processes without any message system, the two were not measured under the same
-/// conditions.
+/// If hpvm needs less than this share of the time of two processes without any message system, the two were not measured
+/// under the same conditions.
 const DISTURBED_BELOW: f64 = 0.9;
 
 /// Warns if other work on the machine makes the figures worthless.
