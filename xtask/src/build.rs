@@ -104,7 +104,9 @@ fn note(began: SystemTime) -> Result<()> {
     if dist() != root().join("target/dist") {
         return Ok(());
     }
-    fs::write(&note, std::env::current_exe()?.as_os_str().as_encoded_bytes())?;
+    // Further commands build too, in programs beside this one, which do not install.
+    let program = std::env::current_exe()?.with_file_name("xtask");
+    fs::write(&note, program.as_os_str().as_encoded_bytes())?;
     Ok(fs::File::options().write(true).open(&note)?.set_modified(began)?)
 }
 
@@ -154,6 +156,18 @@ pub fn target_directory() -> Result<PathBuf> {
     let metadata = output(cargo().args(["metadata", "--no-deps", "--offline", "--format-version", "1"]))?;
     let start = metadata.split_once("\"target_directory\":\"").context("cargo metadata names no target directory")?.1;
     Ok(PathBuf::from(start.split('"').next().unwrap_or_default()))
+}
+
+/// Returns the major version of the compiler's LLVM.
+pub fn llvm_version() -> Result<String> {
+    let version = compiler()?;
+    let llvm = version.lines().find_map(|line| line.strip_prefix("LLVM version: "));
+    Ok(llvm.and_then(|llvm| llvm.split('.').next()).context("rustc names no LLVM")?.to_owned())
+}
+
+/// Returns the output of `rustc -vV`.
+pub fn compiler() -> Result<String> {
+    output(Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV"))
 }
 
 fn programs(built: &Path, bin: &Path) -> Result<()> {

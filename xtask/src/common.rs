@@ -6,12 +6,15 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::Command;
 
+#[path = "../../crates/pvm-fuzz/src/source_tree.rs"]
+mod source_tree;
+
 /// The most lines that are shown of a failing command's messages.
 const COMPLAINT_LINES_MAX: usize = 30;
 
 /// Returns the root of the source tree.
 pub fn root() -> PathBuf {
-    pvm_fuzz::root().to_path_buf()
+    source_tree::root().to_path_buf()
 }
 
 /// Returns the distribution tree that `build` makes: bin, lib, include, share. If `$HPVM_DIST` is set, it is the path
@@ -23,10 +26,22 @@ pub fn dist() -> PathBuf {
     }
 }
 
-/// Returns the cargo that runs this command.
+/// Returns the cargo that runs this command. It is run in the root of the source tree.
 pub fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo_here();
     command.current_dir(root());
+    command
+}
+
+/// Returns the cargo that runs this command. It is run in the current directory.
+pub fn cargo_here() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // The cargo that runs this program describes the program's package in these variables. A build script of ring runs
+    // again when they change: after a command of another package, everything would be compiled again.
+    let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| of_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
     command
 }
 
@@ -48,6 +63,26 @@ pub fn output(command: &mut Command) -> Result<String> {
         bail!("{command:?}: {}\n{}", output.status, first.join("\n"));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Returns the files below these directories that have one of these extensions; without extensions, all files.
+pub fn files_under(directories: &[&str], endings: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut left: Vec<PathBuf> =
+        directories.iter().map(|name| root().join(name)).filter(|path| path.exists()).collect();
+    while let Some(directory) = left.pop() {
+        for entry in directory.read_dir()? {
+            let path = entry?.path();
+            let ending = path.extension().map(|ending| ending.to_string_lossy().into_owned()).unwrap_or_default();
+            if path.is_dir() {
+                left.push(path);
+            } else if endings.is_empty() || endings.contains(&&*ending) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// A message on a terminal about the current work.
@@ -98,5 +133,18 @@ impl Checks {
     /// Returns the counts.
     pub fn counts(&self) -> Counts {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_does_not_know_which_command_runs_it() {
+        let cargo = cargo();
+        let removed = |wanted: &str| cargo.get_envs().any(|(name, value)| name == wanted && value.is_none());
+        // The cargo that runs this test has set both.
+        assert!(removed("CARGO_MANIFEST_DIR") && removed("CARGO_PKG_NAME"));
     }
 }

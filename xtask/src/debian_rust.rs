@@ -18,6 +18,17 @@ pub const PACKAGES: [&str; 3] = ["libedit2", "libxml2", "libz3-4"];
 const COMPILER: [&str; 4] =
     ["rustc-web:amd64", "libstd-rust-web-1.85:amd64", "libllvm19:amd64", "libstd-rust-web-dev:amd64"];
 
+/// The clippy whose warnings are errors: that of the oldest version of Rust with which hpvm can be built.
+pub const CLIPPY: Part = Part { name: "clippy", packages: &["rust-web-clippy:amd64"] };
+/// The sanitizers' runtime libraries, the symbolizer, and the source of Rust's standard library.
+pub const SANITIZERS: Part =
+    Part { name: "sanitize", packages: &["libclang-rt-19-dev:amd64", "llvm-19:amd64", "rust-web-src:all"] };
+/// Rust's standard library for each machine of `cargo xtask unlike`.
+pub const OTHER_MACHINES: Part = Part {
+    name: "unlike",
+    packages: &["libstd-rust-web-dev:arm64", "libstd-rust-web-dev:i386", "libstd-rust-web-dev:s390x"],
+};
+
 /// Paths that are not unpacked. Of Rust's source, only the standard library is needed; the remainder takes a third of a
 /// gigabyte.
 const UNWANTED: [&str; 3] = ["./usr/src/*/compiler", "./usr/src/*/src", "./usr/share"];

@@ -1,7 +1,7 @@
 //! A virtual machine with a directory of its own, for commands that check what remains after its end.
 use crate::common::dist;
-use crate::conform::machine::Side;
 use crate::debian_pvm;
+use crate::side::Side;
 use crate::{processes, scratch};
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
@@ -290,6 +290,5 @@ pub fn name_of(path: &Path) -> String {
 }
 
 fn describe(pid: u32) -> String {
-    let words = processes::find(pid).and_then(|process| process.cmdline().ok()).unwrap_or_default();
-    format!("{pid} ({})", words.join(" "))
+    format!("{pid} ({})", processes::command_line(pid).join(" "))
 }

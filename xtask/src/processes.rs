@@ -1,25 +1,31 @@
 //! Processes of this machine, as `/proc` lists them.
-use procfs::process::{Process, all_processes};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
-
-/// Returns all processes.
-pub fn all() -> impl Iterator<Item = Process> {
-    // A process that ends while its entry is read is left out.
-    all_processes().into_iter().flatten().flatten()
-}
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 /// Returns the processes that were started with this value of an environment variable.
 pub fn with_variable(name: &str, value: &OsStr) -> Vec<u32> {
-    let has = |process: &Process| {
-        process.environ().is_ok_and(|variables| variables.get(OsStr::new(name)).is_some_and(|found| found == value))
-    };
-    all().filter(has).map(|process| process.pid as u32).collect()
+    let wanted = [name.as_bytes(), b"=", value.as_bytes()].concat();
+    let has = |pid: &u32| words(*pid, "environ").contains(&wanted);
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(has).collect()
 }
 
-/// Returns a process, unless it has ended.
-pub fn find(pid: u32) -> Option<Process> {
-    Process::new(i32::try_from(pid).ok()?).ok()
+/// Returns the command line of a process; nothing if it has ended.
+pub fn command_line(pid: u32) -> Vec<String> {
+    words(pid, "cmdline").iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+/// Returns the words of a file of a process. A process that has ended, or belongs to another user, has none.
+fn words(pid: u32, file: &str) -> Vec<Vec<u8>> {
+    let text = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    text.split(|byte| *byte == 0).filter(|word| !word.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+/// Returns whether a process is there.
+pub fn exists(pid: u32) -> bool {
+    fs::exists(format!("/proc/{pid}")).unwrap_or(false)
 }
 
 /// Sends a signal to a process, which may have ended meanwhile.
@@ -45,6 +51,6 @@ mod tests {
         assert!(wait_until(Duration::from_secs(10), is_found));
         signal(child.id(), Signal::KILL);
         assert!(!child.wait().unwrap().success());
-        assert!(with_variable("HPVM_XTASK_TEST", OsStr::new(&value)).is_empty() && find(child.id()).is_none());
+        assert!(with_variable("HPVM_XTASK_TEST", OsStr::new(&value)).is_empty() && !exists(child.id()));
     }
 }

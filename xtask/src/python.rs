@@ -5,7 +5,6 @@ use crate::counts::Counts;
 use crate::failures;
 use crate::{install, packages, portable, scratch};
 use anyhow::{Context, Result, bail, ensure};
-use regex::Regex;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -183,6 +182,21 @@ fn environment_of(interpreter: &str, at: &Path, list: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The environments in which `cargo xtask bench` measures Python, one for each MPI.
+const BENCHMARK_ENVIRONMENTS: [&str; 2] = ["openmpi", "mpich"];
+
+/// Returns one of the environments for the benchmark.
+pub fn benchmark_environment(name: &str) -> PathBuf {
+    root().join("target/bench/python").join(name)
+}
+
+/// Makes the environments for the benchmark.
+pub fn set_up_benchmark() -> Result<()> {
+    BENCHMARK_ENVIRONMENTS.iter().try_for_each(|name| {
+        environment(&benchmark_environment(name), &root().join("bench/python").join(format!("{name}.txt")))
+    })
+}
+
 /// Installs the wheel, in place of an earlier one.
 pub fn install(environment: &Path, wheel: &Path) -> Result<()> {
     sh(pip(environment)?.args(["install", "--no-index", "--no-deps", "--force-reinstall"]).arg(wheel))
@@ -264,14 +278,18 @@ pub fn wheel(systems: For) -> Result<PathBuf> {
 
 /// Returns the platform tag of the wheel: the newest version of glibc whose symbols the programs use.
 fn platform(tree: &Path) -> Result<String> {
-    let version = Regex::new(r"GLIBC_2\.(\d+)")?;
     let mut newest = GLIBC_MIN;
     for name in CARRIED {
         let symbols = output(Command::new("objdump").arg("-T").arg(tree.join(name)))?;
-        let minors = version.captures_iter(&symbols).filter_map(|found| found[1].parse().ok());
-        newest = minors.fold(newest, u32::max);
+        newest = glibc_minors(&symbols).fold(newest, u32::max);
     }
     Ok(format!("manylinux_2_{newest}"))
+}
+
+/// Returns the second numbers of all versions `GLIBC_2.N` in a text.
+fn glibc_minors(text: &str) -> impl Iterator<Item = u32> {
+    let digits = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok();
+    text.split("GLIBC_2.").skip(1).filter_map(digits)
 }
 
 /// Copies a file if it has changed, so that cargo compiles only what is new.

@@ -17,7 +17,7 @@ pub fn abandoned(purpose: &str) -> Vec<PathBuf> {
     let is_abandoned = |entry: &fs::DirEntry| {
         let name = entry.file_name().to_string_lossy().into_owned();
         let owner = name.strip_prefix(&start).and_then(|rest| rest.split('-').next()?.parse().ok());
-        owner.is_some_and(|owner| processes::find(owner).is_none())
+        owner.is_some_and(|owner| !processes::exists(owner))
     };
     let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
     entries.filter(is_abandoned).map(|entry| entry.path()).collect()

@@ -2,8 +2,8 @@
 //! call the package manager.
 use crate::common::{in_path, output, sh};
 use crate::debian_pvm;
-use crate::debian_rust::{self, Part};
-use crate::{bench, clippy, fabric, fuzz, mpi_wheels, sanitize, slurm, unlike};
+use crate::debian_rust::{self, CLIPPY, OTHER_MACHINES, Part, SANITIZERS};
+use crate::{build, debian_kernel, debian_slurm, mpi_wheels, python};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
@@ -46,6 +46,18 @@ const TEST: &[&str] = &[
 /// MPIs come as Python wheels ([`mpi_wheels`]).
 const BENCH: &[&str] = &[FONT, "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev", "python3-venv"];
 
+/// The packages for `cargo xtask unlike`: the cross compilers, and the emulators of other machines.
+const UNLIKE: &[&str] = &[
+    "gcc-aarch64-linux-gnu",
+    "gcc-i686-linux-gnu",
+    "gcc-s390x-linux-gnu",
+    "iproute2",
+    "libc6-dev-arm64-cross",
+    "libc6-dev-i386-cross",
+    "libc6-dev-s390x-cross",
+    "qemu-user-static",
+];
+
 /// The packages for `cargo xtask wheel`.
 const WHEEL: &[&str] = &["python3-venv"];
 
@@ -84,7 +96,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     wanted(&words)?.get()?;
     if words.contains(&"bench") {
-        if let Err(error) = bench::python::setup() {
+        if let Err(error) = python::set_up_benchmark() {
             println!("NOT AVAILABLE here: mpi4py and dask; Python will not be measured: {error:#}");
         }
     }
@@ -121,23 +133,23 @@ fn wanted(words: &[&str]) -> Result<Wanted> {
             "packages" => wanted.add_with_pvm(PACKAGES),
             "wheel" => wanted.add(WHEEL),
             "unlike" => {
-                wanted.add(unlike::tools::PACKAGES);
-                wanted.parts.push(&unlike::tools::LIBRARIES);
+                wanted.add(UNLIKE);
+                wanted.parts.push(&OTHER_MACHINES);
             }
             "slurm" => {
                 wanted.add(&["iproute2"]);
                 wanted.with_slurm = true;
             }
             "rdma" => {
-                wanted.add(fabric::rdma::PACKAGES);
+                wanted.add(debian_kernel::NEEDED);
                 wanted.add(&["libfabric-dev"]);
                 wanted.with_rdma = true;
             }
-            "clippy" => wanted.parts.push(&clippy::PROGRAM),
-            "sanitize" => wanted.parts.push(&sanitize::LIBRARIES),
+            "clippy" => wanted.parts.push(&CLIPPY),
+            "sanitize" => wanted.parts.push(&SANITIZERS),
             "fuzz" => {
                 wanted.add(&["g++"]);
-                wanted.packages.extend(fuzz::llvm_packages()?);
+                wanted.packages.extend(llvm_packages()?);
             }
             other => {
                 bail!(
@@ -192,13 +204,20 @@ impl Wanted {
             println!("NOT AVAILABLE here: Debian's PVM; what is compared with it will be skipped: {error:#}");
         }
         if self.with_slurm {
-            slurm::fetch()?;
+            debian_slurm::fetch()?;
         }
         if self.with_rdma {
-            fabric::rdma::fetch()?;
+            debian_kernel::fetch()?;
         }
         debian_rust::fetch(&self.parts)
     }
+}
+
+/// Returns two packages of Debian: one with the tools that read the compiler's line counts, and one with a C compiler
+/// whose line counts have the same format.
+fn llvm_packages() -> Result<[String; 2]> {
+    let version = build::llvm_version()?;
+    Ok([format!("llvm-{version}"), format!("clang-{version}")])
 }
 
 /// Returns the names of the installed packages, and the names that they provide: pkgconf provides pkg-config, for

@@ -20,6 +20,7 @@ pub mod codes;
 pub mod datagram_error;
 pub mod dialogue;
 pub mod encoding;
+mod error_codes;
 pub mod events;
 pub mod fabric;
 pub mod flows;

@@ -6,10 +6,12 @@
 #![forbid(unsafe_code)]
 
 pub mod corpus;
-mod tree;
+mod files;
+mod source_tree;
 
 pub use arbitrary::Result;
-pub use tree::{files_of, root};
+pub use files::files_of;
+pub use source_tree::root;
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-/* Opens TAP devices for the emulated Ethernet: the system call for it needs unsafe code, which xtask does not have.
+/* Opens TAP devices for the emulated Ethernet: the system call for it needs unsafe code, which `trials` does not have.
  *   ports PROCESS...
  * makes a TAP device `eth0` in the network namespace of each process, and sends the descriptors, one with each byte, to
  * its standard input, which is a socket. If this fails, it prints why.

@@ -1,7 +1,4 @@
 //! The markup of the texts of pages.
-use regex::Regex;
-use std::sync::LazyLock;
-
 /// A part of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Block {
@@ -33,13 +30,21 @@ const VERBATIM_INDENT: &str = "    ";
 /// The indent of the further lines of an item.
 const ITEM_INDENT: &str = "  ";
 
-/// The name of a page with its section, as in `pvm_send(3)`.
-static REFERENCE: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\b([A-Za-z_][A-Za-z0-9_.]*)\(([1-8])\)").expect("a pattern"));
-
 /// Returns the pages that a text names, with their sections.
 pub fn references(text: &str) -> Vec<(String, String)> {
-    REFERENCE.captures_iter(text).map(|found| (found[1].to_owned(), found[2].to_owned())).collect()
+    named(text).map(|(at, name)| (name.to_owned(), text[at + name.len() + 1..][..1].to_owned())).collect()
+}
+
+/// Returns the names of pages in front of their sections, as in `pvm_send(3)`, each with its place in the text.
+fn named(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_section = |rest: &str| matches!(rest.as_bytes(), [b'(', b'1'..=b'8', b')', ..]);
+    let ends = text.match_indices('(').filter(move |(at, _)| is_section(&text[*at..]));
+    ends.filter_map(|(end, _)| {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+        let before = text[..end].trim_end_matches(is_part);
+        let name = text[before.len()..end].trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        (!name.is_empty()).then_some((end - name.len(), name))
+    })
 }
 
 /// Reads a text.
@@ -118,11 +123,10 @@ pub fn spans(text: &str) -> Vec<Span> {
 /// Adds unmarked text, with names of pages in bold.
 fn plain_spans(text: &str, spans: &mut Vec<Span>) {
     let mut end = 0;
-    for found in REFERENCE.captures_iter(text) {
-        let name = found.get(1).expect("the pattern has a name");
-        spans.extend((name.start() > end).then(|| Span::Roman(text[end..name.start()].to_owned())));
-        spans.push(Span::Bold(name.as_str().to_owned()));
-        end = name.end();
+    for (at, name) in named(text) {
+        spans.extend((at > end).then(|| Span::Roman(text[end..at].to_owned())));
+        spans.push(Span::Bold(name.to_owned()));
+        end = at + name.len();
     }
     spans.extend((end < text.len()).then(|| Span::Roman(text[end..].to_owned())));
 }
@@ -150,6 +154,13 @@ mod tests {
             ]
         );
         assert_eq!(spans("i * n * m"), [roman("i * n * m")]);
+    }
+
+    #[test]
+    fn references_are_names_with_sections() {
+        let found = references("pvm_send(3), not f(x) or (2) or 7(3); see hpvm(7), aimk.x(1)");
+        let pairs = [("pvm_send", "3"), ("hpvm", "7"), ("aimk.x", "1")];
+        assert_eq!(found, pairs.map(|(name, section)| (name.to_owned(), section.to_owned())));
     }
 
     #[test]

@@ -1,9 +1,14 @@
 //! The source of a page: one file of `man/calls`.
 use anyhow::{Context, Result, ensure};
-use pvm_core::codes::Code;
 use serde::Deserialize;
 use std::fs;
 use std::path::Path;
+
+// To compile all of pvm-core would take longer than all of this crate.
+#[path = "../../../crates/pvm-core/src/error_codes.rs"]
+pub mod error_codes;
+
+use error_codes::Code;
 
 /// A manual page of section 3.
 #[derive(Deserialize)]
@@ -124,7 +129,7 @@ impl Page {
 
 /// Returns every error code.
 pub fn codes() -> impl Iterator<Item = Code> {
-    (1..pvm_core::codes::TEXTS.len() as i32).filter_map(|number| Code::from_number(-number))
+    (1..error_codes::TEXTS.len() as i32).filter_map(|number| Code::from_number(-number))
 }
 
 /// Returns the name in `call pvmfsend(tid, tag, info)`.

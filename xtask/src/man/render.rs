@@ -1,10 +1,8 @@
 //! Renders a page as roff, for `man`.
 use super::SECTION;
 use super::markup::{Block, Span, blocks, spans};
-use super::page::{Failure, Page, codes, fortran_name};
-use regex::Regex;
+use super::page::{Failure, Page, codes, error_codes, fortran_name};
 use roff::{Inline, Roff, bold, italic, roman};
-use std::sync::LazyLock;
 
 /// The head and the foot of each page.
 const DATE: &str = "November 21, 2026";
@@ -18,9 +16,6 @@ const SYNOPSIS_INDENT: usize = 8;
 const ERROR_TABLE: &str = "{errors}";
 /// A page to which every page refers.
 const INTRODUCTION: &str = "pvm_intro(3)";
-
-/// A word of a declaration.
-static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[A-Za-z_][A-Za-z0-9_]*").expect("a pattern"));
 
 /// Returns the page in the format of `man`.
 pub fn page(page: &Page) -> String {
@@ -76,15 +71,28 @@ fn synopsis(roff: &mut Roff, page: &Page) {
 fn prototype(roff: &mut Roff, text: &str, is_argument: impl Fn(&str) -> bool) {
     for line in wrapped(text) {
         let mut inlines = Vec::new();
-        let mut end = 0;
-        for word in WORD.find_iter(&line).filter(|word| is_argument(word.as_str())) {
-            inlines.extend((word.start() > end).then(|| bold(&line[end..word.start()])));
-            inlines.push(italic(word.as_str()));
-            end = word.end();
+        let mut plain = String::new();
+        for part in words_and_others(&line) {
+            if part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && is_argument(part) {
+                inlines.extend((!plain.is_empty()).then(|| bold(std::mem::take(&mut plain))));
+                inlines.push(italic(part));
+            } else {
+                plain.push_str(part);
+            }
         }
-        inlines.extend((end < line.len()).then(|| bold(&line[end..])));
+        inlines.extend((!plain.is_empty()).then(|| bold(plain)));
         roff.text(inlines);
     }
+}
+
+/// Splits a declaration into its words and what is between them.
+fn words_and_others(line: &str) -> impl Iterator<Item = &str> {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    line.as_bytes().chunk_by(move |one, next| is_word(*one) == is_word(*next)).scan(0, |at, part| {
+        let from = *at;
+        *at += part.len();
+        Some(&line[from..*at])
+    })
 }
 
 /// Breaks a declaration after commas.
@@ -196,7 +204,7 @@ fn section(roff: &mut Roff, title: &str, text: &str) {
 /// Writes the table of all codes with their numbers and texts.
 fn error_table(roff: &mut Roff) {
     let line = |number: String, name: String, text: &str| format!("{number:>4}  {name:<17}{text}");
-    let lines: Vec<String> = std::iter::once(line("0".into(), "PvmOk".into(), pvm_core::codes::text(0)))
+    let lines: Vec<String> = std::iter::once(line("0".into(), "PvmOk".into(), error_codes::text(0)))
         .chain(codes().map(|code| line(code.number().to_string(), format!("Pvm{code:?}"), code.text())))
         .collect();
     roff.control("PP", []);

@@ -5,7 +5,7 @@ use pvm_net::fabric::{Endpoint, Event, Memory, Peer, Queues, RegionId, Remote, S
 use pvm_task::fabric::{Body, FabricEvent, FabricLinks, LinkName};
 use std::time::Instant;
 
-/// Round trips and lengths: enough to be measured, and not too long. `xtask/src/fabric/speed.rs` has the same ones.
+/// Round trips and lengths: enough to be measured, and not too long. `lab/src/fabric/speed.rs` has the same ones.
 const EXCHANGES: [(usize, usize); 4] = [(300, 8), (100, 64 << 10), (20, 1 << 20), (4, 16 << 20)];
 /// How often each is measured.
 const REPETITIONS: usize = 3;
