@@ -108,13 +108,17 @@ impl BackgroundCommand {
         Ok(BackgroundCommand { process, leads_group, end: Some(end), input: Some(own_input.into()), output, errors })
     }
 
-    /// Begins to watch the output and the end of the command.
-    pub fn watch(&self, epoll: &OwnedFd, data: EventData) -> io::Result<()> {
+    /// Begins to watch the output and the end of the command. Kills it if that fails.
+    pub fn watched(self, epoll: &OwnedFd, data: EventData) -> io::Result<BackgroundCommand> {
         let descriptors = [&self.output.0, &self.errors.0, &self.end];
-        for descriptor in descriptors.into_iter().flatten() {
-            epoll::add(epoll, descriptor, data, EventFlags::IN)?;
+        let add = |descriptor: &OwnedFd| epoll::add(epoll, descriptor, data, EventFlags::IN);
+        match descriptors.into_iter().flatten().try_for_each(add) {
+            Ok(()) => Ok(self),
+            Err(errno) => {
+                self.kill();
+                Err(errno.into())
+            }
         }
-        Ok(())
     }
 
     /// Returns the standard input of the process, if it is open.

@@ -33,12 +33,9 @@ impl NameLookups {
 
     /// Begins to look names up. If no process could be started or watched, returns the answers at once.
     pub fn begin(&mut self, request: u32, names: &[String]) -> Option<Answers> {
-        let start = || {
-            let command = BackgroundCommand::start(resolve::command(names), true, b"")?;
-            command.watch(&self.epoll, Source::NameLookup(request).data())?;
-            std::io::Result::Ok(command)
-        };
-        let Ok(command) = start() else { return Some(Vec::new()) };
+        let started = BackgroundCommand::start(resolve::command(names), true, b"");
+        let watched = started.and_then(|command| command.watched(&self.epoll, Source::NameLookup(request).data()));
+        let Ok(command) = watched else { return Some(Vec::new()) };
         self.running.insert(request, NameLookup { command, text: Vec::new(), names: names.len() });
         None
     }

@@ -300,18 +300,10 @@ impl Starter {
         // Only a command in the foreground may use a person's terminal. A step of Slurm never does: an interrupt from the
         // terminal would end it.
         let alone = job.shell.needs_foreground() || !by_hand && !self.can_ask();
-        match remote_command::start(&job.words, &input, alone, |command| job.shell.prepare(command)) {
-            Ok(command) => self.watch(job, command),
+        let started = remote_command::start(&job.words, &input, alone, |command| job.shell.prepare(command));
+        match started.and_then(|command| command.watched(&self.epoll, EventData::new_u64(self.last + 1))) {
+            Ok(command) => drop(self.run(job, Runner::Local(command))),
             Err(error) => self.fail(&job, Outcome::NoProgram(error)),
-        }
-    }
-
-    fn watch(&mut self, job: StartJob, command: BackgroundCommand) {
-        if command.watch(&self.epoll, EventData::new_u64(self.last + 1)).is_ok() {
-            self.run(job, Runner::Local(command));
-        } else {
-            command.kill();
-            self.done(&job, Err(Code::OutOfRes.into()));
         }
     }
 

@@ -90,11 +90,9 @@ impl RemoteStarts {
         if input.len() > INPUT_BYTES_MAX {
             return Err(Errno::TOOBIG.raw_os_error());
         }
-        let command = remote_command::start(words, input, true, |_| {}).map_err(code_of)?;
-        if command.watch(&self.epoll, EventData::new_u64(number)).is_err() {
-            command.kill();
-            return Err(Errno::MFILE.raw_os_error());
-        }
+        let started = remote_command::start(words, input, true, |_| {});
+        let watched = started.and_then(|command| command.watched(&self.epoll, EventData::new_u64(number)));
+        let command = watched.map_err(code_of)?;
         self.running.insert(number, RemoteStart { command, answered: false, printed: 0 });
         Ok(())
     }
