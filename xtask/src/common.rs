@@ -47,22 +47,28 @@ pub fn cargo_here() -> Command {
 
 /// Runs a command that prints to the terminal. Fails if the command fails.
 pub fn sh(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    let status = command.status().with_context(|| format!("cannot start {}", words(command)))?;
     if !status.success() {
-        bail!("{command:?}: {status}");
+        bail!("{}: {status}", words(command));
     }
     Ok(())
 }
 
 /// Runs a command and returns its standard output. If the command fails, the error contains its standard error.
 pub fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    let output = command.output().with_context(|| format!("cannot start {}", words(command)))?;
     if !output.status.success() {
         let complaint = String::from_utf8_lossy(&output.stderr);
         let first: Vec<&str> = complaint.lines().take(COMPLAINT_LINES_MAX).collect();
-        bail!("{command:?}: {}\n{}", output.status, first.join("\n"));
+        bail!("{}: {}\n{}", words(command), output.status, first.join("\n"));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Returns a command as one would type it, without its folder and its variables.
+fn words(command: &Command) -> String {
+    let all = [command.get_program()].into_iter().chain(command.get_args());
+    all.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the files below these directories that have one of these extensions; without extensions, all files.

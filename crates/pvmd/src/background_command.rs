@@ -112,7 +112,8 @@ impl BackgroundCommand {
     pub fn watched(self, epoll: &OwnedFd, data: EventData) -> io::Result<BackgroundCommand> {
         let descriptors = [&self.output.0, &self.errors.0, &self.end];
         let add = |descriptor: &OwnedFd| epoll::add(epoll, descriptor, data, EventFlags::IN);
-        match descriptors.into_iter().flatten().try_for_each(add) {
+        let added = descriptors.into_iter().flatten().try_for_each(add);
+        match added {
             Ok(()) => Ok(self),
             Err(errno) => {
                 self.kill();
