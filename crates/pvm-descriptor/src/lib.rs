@@ -7,6 +7,7 @@
 //!
 //! This crate also finds the process at the other end of a socket.
 use rustix::fs::{Mode, OFlags};
+use std::ffi::c_int;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -31,55 +32,41 @@ pub fn trust_process() {
     IS_TRUSTED.store(true, Ordering::Relaxed);
 }
 
-/// Whether the program has closed any descriptor.
-static HAS_CLOSED: AtomicBool = AtomicBool::new(false);
-
 /// The number of no descriptor: the system's limit (`fs.nr_open`) is far lower.
 // SAFETY: it is the number of no descriptor, so each call with it fails and does nothing.
 const NONE: BorrowedFd<'static> = unsafe { BorrowedFd::borrow_raw(i32::MAX) };
 
-/// What tells a file from others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity {
-    file_system: u64,
-    number: u64,
-    /// Whether other files have the same number: descriptors for events (`epoll`) share one. Each socket, pipe and memory
-    /// file has a number of its own.
-    is_shared: bool,
-}
-
-fn identity(descriptor: BorrowedFd<'_>) -> Option<Identity> {
-    let status = rustix::fs::fstat(descriptor).ok()?;
-    let is_shared = rustix::fs::FileType::from_raw_mode(status.st_mode) == rustix::fs::FileType::Unknown;
-    Some(Identity { file_system: status.st_dev as u64, number: status.st_ino as u64, is_shared })
-}
+/// The mark of hpvm's open files: the signal that the system would send if the file were ready, which is never asked for.
+/// Other files have the mark 0, unless a program has chosen this very signal for one. To read it is the cheapest way to
+/// know an open file again: half the time of `fstat`, which cannot tell descriptors for events (`epoll`) apart.
+const MARK: c_int = 63;
+/// The commands of `fcntl` for it (`linux/fcntl.h`).
+const F_SETSIG: c_int = 10;
+const F_GETSIG: c_int = 11;
 
 /// A descriptor of hpvm in the process of a program. If the program has closed it, all calls with it fail with `EBADF`, and
 /// a file that the program has opened under the same number is neither used nor closed.
 #[derive(Debug)]
 pub struct OwnDescriptor {
     descriptor: ManuallyDrop<OwnedFd>,
-    /// `None` if the system has not told it; then any file is believed to be the own one.
-    identity: Option<Identity>,
+    /// Without a mark any file is believed to be the own one.
+    is_marked: bool,
 }
 
 impl OwnDescriptor {
     /// Returns whether the number still means the file for which it was opened. This takes a system call.
     pub fn is_open(&self) -> bool {
-        if IS_TRUSTED.load(Ordering::Relaxed) || self.identity.is_none() {
+        if !self.is_marked || IS_TRUSTED.load(Ordering::Relaxed) {
             return true;
         }
-        let is_open = identity(self.descriptor.as_fd()) == self.identity;
-        if !is_open {
-            HAS_CLOSED.store(true, Ordering::Relaxed);
-        }
-        is_open
+        // SAFETY: reads a number.
+        unsafe { libc::fcntl(self.descriptor.as_raw_fd(), F_GETSIG) == MARK }
     }
 
-    /// Returns whether the number may mean another file: one that cannot be told from the own one, of a program that has
-    /// closed others.
-    fn is_doubtful(&self) -> bool {
-        self.identity.is_some_and(|identity| identity.is_shared) && HAS_CLOSED.load(Ordering::Relaxed)
+    /// Returns the descriptor, which may be the program's: for a call that changes nothing, or right after
+    /// [`OwnDescriptor::is_open`].
+    pub fn unchecked(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 
     /// Returns a descriptor for the same file.
@@ -103,7 +90,9 @@ impl OwnDescriptor {
 
 impl From<OwnedFd> for OwnDescriptor {
     fn from(descriptor: OwnedFd) -> OwnDescriptor {
-        OwnDescriptor { identity: identity(descriptor.as_fd()), descriptor: ManuallyDrop::new(descriptor) }
+        // SAFETY: sets a number of the open file, which has no effect as long as nobody asks for signals.
+        let is_marked = unsafe { libc::fcntl(descriptor.as_raw_fd(), F_SETSIG, MARK) == 0 };
+        OwnDescriptor { descriptor: ManuallyDrop::new(descriptor), is_marked }
     }
 }
 
@@ -116,7 +105,7 @@ impl AsFd for OwnDescriptor {
 
 impl Drop for OwnDescriptor {
     fn drop(&mut self) {
-        if self.is_open() && !self.is_doubtful() {
+        if self.is_open() {
             // SAFETY: it is dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.descriptor) };
         }
@@ -220,11 +209,25 @@ mod tests {
     }
 
     #[test]
+    fn descriptors_for_events_are_told_apart() {
+        let epoll = || {
+            // SAFETY: has no preconditions; the descriptor has no other owner.
+            unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }
+        };
+        let own = OwnDescriptor::from(epoll());
+        assert!(own.is_open());
+        let theirs = replaced(&own, &epoll().into());
+        assert!(!own.is_open());
+        drop(own);
+        assert!(rustix::fs::fstat(theirs).is_ok());
+    }
+
+    #[test]
     fn what_was_closed_is_not_given_away() {
         let own = OwnDescriptor::from(OwnedFd::from(std::fs::File::open("/proc/self/stat").unwrap()));
         let null = std::fs::File::open("/dev/null").unwrap();
         let theirs = replaced(&own, &null);
-        assert!(own.into_owned().is_none() && identity(theirs) == identity(null.as_fd()));
+        assert!(own.into_owned().is_none() && rustix::fs::fstat(theirs).is_ok());
     }
 
     #[test]

@@ -106,34 +106,11 @@ impl Parker {
         }
     }
 
-    /// Resets the eventfd that [`Parker::wake`] has written to.
+    /// Empties the doorbell that [`Parker::wake`] has rung.
     fn clear_wake(&self) {
         if let Some(descriptors) = &self.descriptors {
             doorbell::empty(descriptors.wake.as_fd());
         }
-    }
-
-    /// Returns the descriptors to sleep on.
-    fn descriptors(
-        &mut self,
-        socket: Option<BorrowedFd<'_>>,
-        bell: BorrowedFd<'_>,
-        links: Option<BorrowedFd<'_>>,
-        releases: Option<&OwnDescriptor>,
-    ) -> io::Result<Arc<Descriptors>> {
-        if let Some(descriptors) = &self.descriptors {
-            return Ok(descriptors.clone());
-        }
-        let copy = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned().map(OwnDescriptor::from);
-        let descriptors = Arc::new(Descriptors {
-            socket: socket.map(copy).transpose()?,
-            bell: copy(bell)?,
-            links: links.map(copy).transpose()?,
-            releases: releases.map(OwnDescriptor::try_clone).transpose()?,
-            wake: doorbell::new()?.into(),
-        });
-        self.descriptors = Some(descriptors.clone());
-        Ok(descriptors)
     }
 }
 
@@ -378,7 +355,7 @@ impl Sleep {
         let mut list = [const { None }; OWN_DESCRIPTORS_MAX];
         let mut count = 0;
         let mut add = |descriptor: &'a OwnDescriptor, wanted| {
-            list[count] = Some(PollFd::new(descriptor, wanted));
+            list[count] = Some(PollFd::from_borrowed_fd(descriptor.unchecked(), wanted));
             count += 1;
         };
         add(&descriptors.bell, PollFlags::IN);
@@ -392,7 +369,12 @@ impl Sleep {
         if let Some(socket) = descriptors.socket.as_ref().filter(|_| !self.ignore_socket) {
             add(socket, if self.writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN });
         }
-        (list.map(|place| place.unwrap_or(PollFd::new(&descriptors.bell, PollFlags::empty()))), count)
+        (
+            list.map(|place| {
+                place.unwrap_or(PollFd::from_borrowed_fd(descriptors.bell.unchecked(), PollFlags::empty()))
+            }),
+            count,
+        )
     }
 
     /// Sleeps. Returns `false` if a signal ended the sleep.
@@ -406,6 +388,23 @@ impl Sleep {
 }
 
 impl Member {
+    /// Returns the descriptors to sleep on.
+    fn sleep_descriptors(&mut self) -> io::Result<Arc<Descriptors>> {
+        if let Some(descriptors) = &self.parker.descriptors {
+            return Ok(descriptors.clone());
+        }
+        let copy = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned().map(OwnDescriptor::from);
+        let descriptors = Arc::new(Descriptors {
+            socket: self.daemon.as_ref().map(|socket| copy(socket.as_fd())).transpose()?,
+            bell: copy(self.endpoint.bell())?,
+            links: self.direct.watched().map(copy).transpose()?,
+            releases: self.releases.socket().map(OwnDescriptor::try_clone).transpose()?,
+            wake: doorbell::new()?.into(),
+        });
+        self.parker.descriptors = Some(descriptors.clone());
+        Ok(descriptors)
+    }
+
     /// Returns whether the wait should yield the core at once: there are more tasks than cores, or the daemon relays a
     /// long message of this task. The answer to such a message takes long, and the daemon needs a core.
     fn should_yield_core(&mut self) -> bool {
@@ -500,14 +499,8 @@ impl Task {
         let Some(member) = &mut self.member else {
             return Sleep { timeout: disconnected, ..Sleep::default() };
         };
-        let socket = member.daemon.as_ref().map(|socket| socket.as_fd());
         // If the process cannot open the descriptors, nothing can wake the task: it sleeps only for a short time.
-        let Ok(descriptors) = member.parker.descriptors(
-            socket,
-            member.endpoint.bell().as_fd(),
-            member.direct.watched(),
-            member.releases.socket(),
-        ) else {
+        let Ok(descriptors) = member.sleep_descriptors() else {
             if member.has_closed_descriptors() {
                 member.lose_daemon();
             }
@@ -537,9 +530,10 @@ impl Task {
         if let Some(member) = &mut self.member {
             // A message on a link may have ended the sleep.
             member.direct.expect_messages();
-            match by.bell {
-                true => member.endpoint.unpark(),
-                false => member.endpoint.unpark_unrung(),
+            if !by.bell {
+                member.endpoint.unpark_unrung();
+            } else if !member.endpoint.unpark() {
+                member.lose_daemon();
             }
             self.state.news |= member.groups.waiters.unpark();
             if by.release && member.releases.are_awaited() {

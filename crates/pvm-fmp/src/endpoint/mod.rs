@@ -334,13 +334,17 @@ impl Endpoint {
     }
 
     /// Makes senders stop ringing, and empties the doorbell. Call it after the sleep, or when the last poll before the
-    /// sleep has found a message.
-    pub fn unpark(&mut self) {
+    /// sleep has found a message. Returns `false` if the program has closed the doorbell.
+    pub fn unpark(&mut self) -> bool {
         if !std::mem::take(&mut self.parked) {
-            return;
+            return true;
         }
         self.heap.borrow().source().mapping.header().parker.0.unpark();
-        doorbell::empty(self.bell());
+        let is_open = self.bell.is_open();
+        if is_open {
+            doorbell::empty(self.bell.unchecked());
+        }
+        is_open
     }
 
     /// Does what [`Endpoint::unpark`] does, for a caller that knows that the doorbell has not rung.

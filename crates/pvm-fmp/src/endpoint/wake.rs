@@ -2,7 +2,6 @@
 use crate::Sent;
 use crate::doorbell;
 use crate::peer::Peer;
-use std::os::fd::AsFd;
 
 /// A function that makes the daemon ring the receiver during a send; `None` if the caller can do this only after the
 /// send.
@@ -24,7 +23,7 @@ fn wake(peer: &Peer, sleep: u32) -> Sent {
     }
     match &peer.bell {
         Some(bell) if bell.is_open() => {
-            doorbell::ring(bell.as_fd());
+            doorbell::ring(bell.unchecked());
             Sent::Done
         }
         _ => Sent::RingByDaemon,
