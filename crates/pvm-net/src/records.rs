@@ -1,7 +1,7 @@
 //! The records of TLS 1.3 (RFC 8446, section 5) after the handshake.
 //!
 //! rustls makes the keys. It can also encrypt, but copies each byte twice on the way in and twice on the way out, which
-//! took longer than the encryption ([decision 49](../../../docs/decisions/0049-records-in-place-aegis.md)). Here bytes
+//! took longer than the encryption ([decision 49](../../../docs/decisions/0049-tls-records-in-place-aegis.md)). Here bytes
 //! are copied into the record that is sent, encrypted there, and decrypted where they were read.
 use crate::aegis;
 use crate::buffer::Buffer;
