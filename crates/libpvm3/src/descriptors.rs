@@ -25,7 +25,8 @@ pub unsafe extern "C" fn pvm_getfds(list: *mut *mut c_int) -> c_int {
                     return Err(Code::BadParam.into());
                 }
                 guard.enrolled()?;
-                if guard.state().watched.is_none() {
+                let is_closed = guard.state().watched.as_ref().is_some_and(|watch| !watch.0.is_open());
+                if is_closed || guard.state().watched.is_none() {
                     let watched = guard.task().descriptors().ok_or(Code::SysErr)?;
                     guard.state().watched = Some(Watch::new(&watched).ok_or(Code::OutOfRes)?);
                     guard.state().choose_path();

@@ -6,7 +6,7 @@
 //! These functions are fast mainly because they make fewer stores to the stack than the ordinary path does. While a
 //! processor waits for the cache line of the queue, its store buffer holds only some dozens of stores; the fewer stores
 //! a message needs, the more messages fit in the store buffer.
-use crate::errors::call_silent;
+use crate::errors::call;
 use crate::memory::writable;
 use crate::process::{self, State, lock};
 use pvm_core::codes::Code;
@@ -170,8 +170,8 @@ pub unsafe fn fmp_receive(source: c_int, tag: c_int, data: *mut c_void, bytes: u
 /// Finishes a send after [`FastSend::Wake`].
 #[cold]
 #[inline(never)]
-pub fn wake(tid: c_int) -> c_int {
-    call_silent(|guard| {
+pub fn wake(function: &'static str, tid: c_int) -> c_int {
+    call(function, |guard| {
         guard.task().wake(tid as u32);
         if guard.task().has_lost_descriptors() { Err(Code::SysErr.into()) } else { Ok(0) }
     })

@@ -114,8 +114,18 @@ pub unsafe extern "C" fn hpvm_fmp_send(destination: c_int, tag: c_int, data: *co
         FastSend::Done => 0,
         // SAFETY: data as the caller promises.
         FastSend::NotDone => unsafe { send(destination, tag, data, length) },
-        FastSend::Wake => fast_path::wake(destination),
+        FastSend::Wake => wake(destination),
     }
+}
+
+/// Finishes a send after [`FastSend::Wake`].
+#[cold]
+#[inline(never)]
+fn wake(destination: c_int) -> c_int {
+    call(|guard| {
+        guard.task().wake(destination as u32);
+        if guard.task().has_lost_descriptors() { Err(Code::SysErr.into()) } else { Ok(0) }
+    })
 }
 
 /// # Safety

@@ -81,7 +81,7 @@ pub extern "C" fn pvm_send(tid: c_int, tag: c_int) -> c_int {
         Attempt::Done => 0,
         Attempt::Longer(guard) => send_longer(guard, tid, tag),
         Attempt::NotDone => send(tid, tag),
-        Attempt::Wake => fast_path::wake(tid),
+        Attempt::Wake => fast_path::wake("pvm_send", tid),
     }
 }
 
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn pvm_psend(
         // SAFETY: as the caller promises.
         Attempt::Longer(guard) => unsafe { psend_longer(guard, tid, tag, data, count, data_type) },
         Attempt::NotDone => psend(tid, tag, data, count, data_type),
-        Attempt::Wake => fast_path::wake(tid),
+        Attempt::Wake => fast_path::wake("pvm_psend", tid),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Enrolling and leaving; parents, siblings, signals and notifies (contract 2.5).
 use crate::data::{pvmnsibs, pvmsibtids};
 use crate::errors::{self, call, call_quiet, call_silent, lpvm_error};
-use crate::leaving::leave;
 use crate::leaving::leave_now;
 use crate::lists::{CTaskInfo, TaskList};
 use crate::memory::{items, store};
@@ -22,9 +21,13 @@ use std::sync::atomic::Ordering::Relaxed;
 pub extern "C" fn pvm_mytid() -> c_int {
     traced_code(Event::Mytid, nothing, || {
         call("pvm_mytid", |guard| {
+            guard.task().note_closed_descriptors();
             if guard.task().has_lost_descriptors() {
-                // The daemon has seen the end of this task, and the program may enroll again.
-                let _ = leave(guard);
+                if guard.task().in_handler() {
+                    return Err(Code::SysErr.into());
+                }
+                // The daemon has seen the end of this task, and the program enrolls again.
+                let _ = leave_now(guard);
             }
             guard.enrolled()?;
             Ok(guard.task().tid().ok_or(Code::SysErr)?.0 as c_int)

@@ -6,7 +6,7 @@
 //!   number. So a descriptor that stays open from call to call is an [`OwnDescriptor`], which knows its file again.
 //!
 //! This crate also finds the process at the other end of a socket.
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use std::ffi::c_int;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -33,13 +33,20 @@ pub fn trust_process() {
 }
 
 /// The number of no descriptor: the system's limit (`fs.nr_open`) is far lower.
-// SAFETY: it is the number of no descriptor, so each call with it fails and does nothing.
+// SAFETY: it is the number of no descriptor, so no call with it does anything.
 const NONE: BorrowedFd<'static> = unsafe { BorrowedFd::borrow_raw(i32::MAX) };
 
-/// The mark of hpvm's open files: the signal that the system would send if the file were ready, which is never asked for.
+/// The marks of hpvm's open files: the signal that the system would send if the file were ready, which is never asked for.
 /// Other files have the mark 0, unless a program has chosen this very signal for one. To read it is the cheapest way to
 /// know an open file again: half the time of `fstat`, which cannot tell descriptors for events (`epoll`) apart.
-const MARK: c_int = 63;
+///
+/// A mark belongs to the open file, which the daemon, peers and children of a fork share under numbers of their own. So the
+/// mark says only of which kind a file is, and all processes give it the same one. A new file of hpvm that gets the number
+/// of an old one, which the program has closed, is mostly of another kind.
+const SOCKET: c_int = 60;
+const PIPE: c_int = 61;
+const MEMORY: c_int = 62;
+const OTHER: c_int = 63;
 /// The commands of `fcntl` for it (`linux/fcntl.h`).
 const F_SETSIG: c_int = 10;
 const F_GETSIG: c_int = 11;
@@ -50,20 +57,17 @@ const F_GETSIG: c_int = 11;
 pub struct OwnDescriptor {
     descriptor: ManuallyDrop<OwnedFd>,
     /// Without a mark any file is believed to be the own one.
-    is_marked: bool,
+    mark: Option<c_int>,
 }
 
 impl OwnDescriptor {
     /// Returns whether the number still means the file for which it was opened. This takes a system call.
     pub fn is_open(&self) -> bool {
-        if !self.is_marked || IS_TRUSTED.load(Ordering::Relaxed) {
-            return true;
-        }
-        // SAFETY: reads a number.
-        unsafe { libc::fcntl(self.descriptor.as_raw_fd(), F_GETSIG) == MARK }
+        let Some(mark) = self.mark.filter(|_| !IS_TRUSTED.load(Ordering::Relaxed)) else { return true };
+        mark_of(&self.descriptor) == mark
     }
 
-    /// Returns the descriptor, which may be the program's: for a call that changes nothing, or right after
+    /// Returns the descriptor, which may be the program's: for `poll`, whose caller checks what was ready, or right after
     /// [`OwnDescriptor::is_open`].
     pub fn unchecked(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
@@ -88,11 +92,25 @@ impl OwnDescriptor {
     }
 }
 
+fn mark_of(descriptor: &OwnedFd) -> c_int {
+    // SAFETY: reads a number.
+    unsafe { libc::fcntl(descriptor.as_raw_fd(), F_GETSIG) }
+}
+
 impl From<OwnedFd> for OwnDescriptor {
     fn from(descriptor: OwnedFd) -> OwnDescriptor {
+        let kind = rustix::fs::fstat(&descriptor).map(|status| FileType::from_raw_mode(status.st_mode));
+        let mark = match kind {
+            Ok(FileType::Socket) => SOCKET,
+            Ok(FileType::Fifo) => PIPE,
+            Ok(FileType::RegularFile) => MEMORY,
+            _ => OTHER,
+        };
         // SAFETY: sets a number of the open file, which has no effect as long as nobody asks for signals.
-        let is_marked = unsafe { libc::fcntl(descriptor.as_raw_fd(), F_SETSIG, MARK) == 0 };
-        OwnDescriptor { descriptor: ManuallyDrop::new(descriptor), is_marked }
+        unsafe { libc::fcntl(descriptor.as_raw_fd(), F_SETSIG, mark) };
+        // Some sandboxes take no mark.
+        let mark = Some(mark).filter(|mark| mark_of(&descriptor) == *mark);
+        OwnDescriptor { descriptor: ManuallyDrop::new(descriptor), mark }
     }
 }
 

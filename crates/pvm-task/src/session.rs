@@ -140,8 +140,8 @@ impl Session {
         task.prepare_park();
         task.progress();
         let timeout = if task.take_news() { Some(Duration::ZERO) } else { timeout };
-        let ready = task.park(timeout).sleep_with(others);
-        task.unpark();
+        let (ready, by) = task.park(timeout).sleep_with(others);
+        task.unpark_by(by);
         task.progress();
         task.take_news();
         ready

@@ -105,7 +105,15 @@ impl Task {
         self.member.as_ref().is_some_and(|member| member.daemon.is_some())
     }
 
-    /// Returns whether the program has closed descriptors of the library. The task can only leave, and enroll again.
+    /// Looks whether the program has closed descriptors of the library.
+    pub fn note_closed_descriptors(&mut self) {
+        if let Some(member) = self.member.as_mut().filter(|member| member.has_closed_descriptors()) {
+            member.lose_daemon();
+        }
+    }
+
+    /// Returns whether it is known that the program has closed descriptors of the library. The task can only leave, and enroll
+    /// again.
     pub fn has_lost_descriptors(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.loss == Some(Loss::DescriptorsClosed))
     }
@@ -225,6 +233,7 @@ impl Task {
     /// Returns the control socket, the doorbell and the descriptor for all direct links, for `pvm_getfds` and
     /// `poll(2)`.
     pub fn descriptors(&mut self) -> Option<[BorrowedFd<'_>; 3]> {
+        self.note_closed_descriptors();
         let member = self.member.as_mut()?;
         let links = member.direct.descriptor()?;
         Some([member.daemon.as_ref()?.as_fd(), member.endpoint.bell(), links])

@@ -324,41 +324,51 @@ impl Sleep {
             self.poll(&mut []);
             return WokenBy::ANY;
         };
-        let (mut list, count) = self.own(descriptors);
-        match self.poll(&mut list[..count]) {
-            true => {
-                let is_ready = |place: usize| !list[place].revents().is_empty();
-                // If nothing is ready, the time is over.
-                let any = !(0..count).any(is_ready);
-                let release = self.hears && is_ready(2);
-                // The socket is the last one, if it is there.
-                let closed = list[..count].iter().any(|one| one.revents().contains(PollFlags::NVAL));
-                WokenBy { bell: is_ready(0), thread: is_ready(1), release, socket: any || is_ready(count - 1), closed }
-            }
-            false => WokenBy::ANY,
-        }
+        let (own, count) = self.own(descriptors);
+        let mut list = own.map(|(descriptor, wanted)| PollFd::from_borrowed_fd(descriptor.unchecked(), wanted));
+        let woken = self.poll(&mut list[..count]);
+        if woken { self.woken_by(&own[..count], &list[..count]) } else { WokenBy::ANY }
     }
 
-    /// Sleeps on other descriptors too. Returns which of `others` are ready.
-    pub(crate) fn sleep_with(&self, others: &[BorrowedFd<'_>]) -> Vec<bool> {
+    /// Sleeps on other descriptors too. Returns which of `others` are ready, and what has ended the sleep.
+    pub(crate) fn sleep_with(&self, others: &[BorrowedFd<'_>]) -> (Vec<bool>, WokenBy) {
         let mut list: Vec<PollFd<'_>> = others.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        if let Some(descriptors) = &self.descriptors {
-            let (own, count) = self.own(descriptors);
-            list.extend(own.into_iter().take(count));
-        }
-        let success = self.poll(&mut list);
-        list[..others.len()].iter().map(|fd| success && !fd.revents().is_empty()).collect()
+        let own = self.descriptors.as_ref().map(|descriptors| self.own(descriptors));
+        let own = own.as_ref().map_or(&[][..], |(own, count)| &own[..*count]);
+        list.extend(own.iter().map(|(descriptor, wanted)| PollFd::from_borrowed_fd(descriptor.unchecked(), *wanted)));
+        let woken = self.poll(&mut list);
+        let (others, ready) = list.split_at(others.len());
+        let by = if woken && !own.is_empty() { self.woken_by(own, ready) } else { WokenBy::ANY };
+        (others.iter().map(|fd| woken && !fd.revents().is_empty()).collect(), by)
     }
 
-    /// Returns the descriptors of the task, at the beginning of the list, and their number.
-    fn own<'a>(&self, descriptors: &'a Descriptors) -> ([PollFd<'a>; OWN_DESCRIPTORS_MAX], usize) {
-        let mut list = [const { None }; OWN_DESCRIPTORS_MAX];
-        let mut count = 0;
+    /// Returns which descriptors have ended the sleep.
+    fn woken_by(&self, own: &[(&OwnDescriptor, PollFlags)], list: &[PollFd<'_>]) -> WokenBy {
+        let is_ready = |place: usize| !list[place].revents().is_empty();
+        // If nothing is ready, the time is over.
+        let late = !(0..list.len()).any(is_ready);
+        // A file of the program in the place of a descriptor may end each sleep, or none. A doorbell that has rung is checked
+        // when it is emptied.
+        let is_asked = |place: &usize| late || (*place > 0 && is_ready(*place));
+        let closed = (0..list.len()).filter(is_asked).any(|place| !own[place].0.is_open());
+        WokenBy {
+            bell: is_ready(0),
+            thread: is_ready(1),
+            release: self.hears && is_ready(2),
+            // The socket is the last one, if it is there.
+            socket: late || is_ready(list.len() - 1),
+            closed,
+        }
+    }
+
+    /// Returns the descriptors of the task, and what to wait for, at the beginning of the list, and their number.
+    fn own<'a>(&self, descriptors: &'a Descriptors) -> ([(&'a OwnDescriptor, PollFlags); OWN_DESCRIPTORS_MAX], usize) {
+        let mut list = [(&descriptors.bell, PollFlags::IN); OWN_DESCRIPTORS_MAX];
+        let mut count = 1;
         let mut add = |descriptor: &'a OwnDescriptor, wanted| {
-            list[count] = Some(PollFd::from_borrowed_fd(descriptor.unchecked(), wanted));
+            list[count] = (descriptor, wanted);
             count += 1;
         };
-        add(&descriptors.bell, PollFlags::IN);
         add(&descriptors.wake, PollFlags::IN);
         if let Some(releases) = descriptors.releases.as_ref().filter(|_| self.hears) {
             add(releases, PollFlags::IN);
@@ -369,12 +379,7 @@ impl Sleep {
         if let Some(socket) = descriptors.socket.as_ref().filter(|_| !self.ignore_socket) {
             add(socket, if self.writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN });
         }
-        (
-            list.map(|place| {
-                place.unwrap_or(PollFd::from_borrowed_fd(descriptors.bell.unchecked(), PollFlags::empty()))
-            }),
-            count,
-        )
+        (list, count)
     }
 
     /// Sleeps. Returns `false` if a signal ended the sleep.
@@ -403,6 +408,20 @@ impl Member {
         });
         self.parker.descriptors = Some(descriptors.clone());
         Ok(descriptors)
+    }
+
+    /// Empties the doorbell, through the sleeper's copy of its descriptor. Returns `false` if the program has closed that copy.
+    fn silence_bell(&mut self) -> bool {
+        let copy = self.parker.descriptors.as_ref().map(|descriptors| &descriptors.bell);
+        if let Some(copy) = copy.filter(|copy| copy.is_open()) {
+            doorbell::empty(copy.unchecked());
+            return true;
+        }
+        let is_copy_closed = copy.is_some();
+        if !self.endpoint.empty_bell() {
+            self.lose_daemon();
+        }
+        !is_copy_closed
     }
 
     /// Returns whether the wait should yield the core at once: there are more tasks than cores, or the daemon relays a
@@ -526,20 +545,18 @@ impl Task {
     }
 
     /// Ends a sleep that `by` has ended.
-    fn unpark_by(&mut self, by: WokenBy) {
+    pub(crate) fn unpark_by(&mut self, by: WokenBy) {
         if let Some(member) = &mut self.member {
             // A message on a link may have ended the sleep.
             member.direct.expect_messages();
-            if !by.bell {
-                member.endpoint.unpark_unrung();
-            } else if !member.endpoint.unpark() {
-                member.lose_daemon();
-            }
+            let was_parked = member.endpoint.is_parked();
+            member.endpoint.unpark_unrung();
+            let closed = by.closed || (by.bell && was_parked && !member.silence_bell());
             self.state.news |= member.groups.waiters.unpark();
             if by.release && member.releases.are_awaited() {
                 self.state.news |= member.releases.read();
             }
-            if by.closed {
+            if closed {
                 // The next sleep makes new ones, from those that are still open.
                 member.parker.forget_descriptors();
             }

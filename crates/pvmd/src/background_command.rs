@@ -139,7 +139,7 @@ impl BackgroundCommand {
             Process::NotExecuted(error) => Err(copy_of(error)),
             Process::Starting | Process::Unwanted | Process::Running(_) => return Ok(None),
         };
-        // It stays readable.
+        // The end of a pipe stays readable: `epoll` would report it again and again.
         self.end = None;
         result
     }
@@ -189,8 +189,11 @@ fn run(mut command: Command, leads_group: bool, process: &Mutex<Process>) {
     let status = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(id), ended)).ok().flatten();
     let mut process = lock(process);
     if let Process::Running(child) = std::mem::replace(&mut *process, Process::Unwanted) {
-        // Without an answer the status was delivered elsewhere.
-        *process = Process::Ended(status.map(status_of).unwrap_or_default(), Zombie(child));
+        *process = match status {
+            Some(status) => Process::Ended(status_of(status), Zombie(child)),
+            // Nobody else waits for it.
+            None => Process::NotExecuted(io::ErrorKind::Other.into()),
+        };
     }
 }
 
@@ -203,9 +206,9 @@ fn kill(child: &mut Child, leads_group: bool) {
     // An error means that it has ended.
     if leads_group {
         let _ = rustix::process::kill_process_group(Pid::from_child(child), Signal::KILL);
-    } else {
-        let _ = child.kill();
     }
+    // It may have left its group.
+    let _ = child.kill();
 }
 
 fn lock(process: &Mutex<Process>) -> MutexGuard<'_, Process> {

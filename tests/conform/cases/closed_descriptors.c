@@ -1,5 +1,5 @@
 /* A task closes all descriptors but 0, 1 and 2, as daemons do, and opens its own under the same numbers; or puts its own over
- * them; or a child of its fork does so and goes on. The library then uses none of them, says that it has lost its
+ * them; or a child of its fork does so and goes on. The first call after that sends, waits, or enrolls. The library then uses none of them, says that it has lost its
  * connection, and enrolls again. */
 //@ ours-only D61: skip
 #include "case.h"
@@ -12,8 +12,8 @@
 /* What the program opens, and how it takes the numbers. */
 enum { FILES, PIPES, SOCKETS, DIRECTORIES, KINDS };
 static const char *const kinds[KINDS] = {"files", "pipes", "sockets", "directories"};
-enum { CLOSE, PUT_OVER, FORK, WAYS };
-static const char *const ways[WAYS] = {"closed", "put over", "in a child"};
+enum { CLOSE, PUT_OVER, FORK, RECEIVE, MYTID, WAYS };
+static const char *const ways[WAYS] = {"closed", "put over", "in a child", "then pvm_recv", "then pvm_mytid"};
 
 #define FIRST 3
 #define NUMBERS 60
@@ -106,7 +106,7 @@ static void go_on(int kind, int way, int tid, int first)
     told[0] = kind;
     told[1] = way;
     /* A child of a fork is no task; each call that needs one enrolls it. */
-    told[2] = way == FORK ? PvmSysErr : call_all(tid);
+    told[2] = way == FORK || way == MYTID ? PvmSysErr : way == RECEIVE ? pvm_recv(-1, TOLD) : call_all(tid);
     told[3] = touched(kind);
     told[4] = pvm_mytid() > 0 && pvm_mytid() != first;
     told[5] = touched(kind);

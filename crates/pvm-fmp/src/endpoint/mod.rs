@@ -334,12 +334,16 @@ impl Endpoint {
     }
 
     /// Makes senders stop ringing, and empties the doorbell. Call it after the sleep, or when the last poll before the
-    /// sleep has found a message. Returns `false` if the program has closed the doorbell.
-    pub fn unpark(&mut self) -> bool {
-        if !std::mem::take(&mut self.parked) {
-            return true;
+    /// sleep has found a message.
+    pub fn unpark(&mut self) {
+        if self.parked {
+            self.unpark_unrung();
+            self.empty_bell();
         }
-        self.heap.borrow().source().mapping.header().parker.0.unpark();
+    }
+
+    /// Empties the doorbell. Returns `false` if the program has closed it.
+    pub fn empty_bell(&self) -> bool {
         let is_open = self.bell.is_open();
         if is_open {
             doorbell::empty(self.bell.unchecked());

@@ -117,7 +117,7 @@ impl BufferPool {
             return;
         }
         if self.bytes + copy.capacity() > self.bytes_max {
-            *self = BufferPool::default();
+            self.clear();
         }
         copy.clear();
         self.bytes += copy.capacity();

@@ -7,6 +7,7 @@
 use pvm_core::release::Release;
 use pvm_core::wire::{RELEASE_DATAGRAM_BYTES_MAX, ReleaseDatagram};
 use pvm_descriptor::OwnDescriptor;
+use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -113,7 +114,15 @@ impl Releases {
         for _ in 0..DATAGRAMS_IN_A_ROW_MAX {
             let mut bytes = [0; RELEASE_DATAGRAM_BYTES_MAX + 1];
             let Some(socket) = &self.socket else { break };
-            let Ok((count, _)) = rustix::net::recv(socket, &mut bytes[..], RecvFlags::DONTWAIT) else { break };
+            let count = match rustix::net::recv(socket, &mut bytes[..], RecvFlags::DONTWAIT) {
+                Ok((count, _)) => count,
+                Err(Errno::BADF) => {
+                    // The program has closed it; the daemon tells the next releases.
+                    self.socket = None;
+                    break;
+                }
+                Err(_) => break,
+            };
             has_come |= self.hear(&bytes[..count]);
             // Mostly there is only one datagram.
             if has_come {

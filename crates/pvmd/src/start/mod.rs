@@ -352,6 +352,7 @@ impl Starter {
         // The status is read before the output: if the process has ended, all of its output is read below.
         let status = match command.status() {
             Ok(status) => status,
+            Err(_) if running.skipped => return self.try_next(running.job),
             Err(error) => return self.fail(&running.job, Outcome::NoProgram(error)),
         };
         let errors = running.errors.read(&mut command.errors);

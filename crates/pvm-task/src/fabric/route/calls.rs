@@ -2,7 +2,7 @@
 //! passes on the messages that arrive.
 use super::{BUSY_POLLS, FabricRoute, RouteEvent, STALL_POLLS};
 use crate::buffers::Store;
-use crate::control::Member;
+use crate::control::{Loss, Member};
 use crate::direct::Body;
 use crate::direct::fallback::{Backoff, Fallback, ReceivedOnLink, send_again};
 use crate::direct::link::GivenUp;
@@ -229,7 +229,7 @@ impl Member {
 
     /// Ends all links if the program has closed descriptors: the provider would use those of the program in their place.
     pub(crate) fn check_before_fabric(&mut self) {
-        if self.fabric.is_active() && self.daemon.is_some() && self.has_closed_descriptors() {
+        if self.fabric.is_active() && self.loss != Some(Loss::DescriptorsClosed) && self.endpoint.is_bell_closed() {
             self.lose_daemon();
         }
     }
