@@ -41,12 +41,14 @@ static int note(int message)
 /* Waits until this task has the list of the frozen group: with PVM 3.4.6 it comes as a message, some time after the call. */
 static void await_list(int tid)
 {
-    int turn, asked;
+    int turn, look, asked;
     for (turn = 0; turn < 200; turn++) {
         ran = 0;
         case_signal(tid, 1);
-        usleep(20000);
-        pvm_gsize("alone");
+        for (look = 0; look < 20 && !ran; look++) {
+            usleep(5000);
+            pvm_gsize("alone");
+        }
         asked = ran;
         while (!ran)
             pvm_probe(-1, 4711);
