@@ -44,7 +44,7 @@ int main(int argc, char **argv)
     tickle(9, 0);
     fflush(stdout);
     /* A thread of the daemon writes the log. */
-    i = system("i=0; until grep -q 'multicasts: ' $PVM_TMP/pvml.* || [ $i = 300 ]; do i=$((i + 1)); sleep 0.1; done");
+    i = system("i=0; until grep -q 'multicasts: [0-9]' $PVM_TMP/pvml.* || [ $i = 300 ]; do i=$((i + 1)); sleep 0.1; done");
     /* The tid in the line depends on how many tasks there were before. */
     i |= system("grep -h -o 'multicast.*' $PVM_TMP/pvml.* | sed 's/from t[0-9a-f]*/from TID/'");
     pvm_exit();
