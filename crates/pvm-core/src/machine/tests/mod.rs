@@ -2,6 +2,7 @@
 
 mod barrier_trees;
 mod cross_host_groups;
+mod daemon_requests;
 mod data_link_breaks;
 mod direct_links;
 mod fabric_introductions;
@@ -9,12 +10,16 @@ pub mod fleet;
 pub mod group_members;
 mod hearing;
 mod hostile_hosts;
+mod mailboxes;
+mod outputs;
 mod placements;
 mod random_fleet;
 mod random_tasks;
 mod reached_limits;
 mod serving_tasks;
 mod several_hosts;
+mod spawns;
+mod task_ends;
 mod traced_tasks;
 pub mod world;
 

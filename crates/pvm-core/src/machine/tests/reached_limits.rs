@@ -1,16 +1,13 @@
 //! Tests that reach each limit on what tasks and other hosts can make a daemon store.
 use super::fleet::{Fleet, MASTER};
 use super::limits::{DAEMON_MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
-use super::world::{World, spawn_of, text};
+use super::world::{ONE, THREE, TWO, World, spawn_of, text};
 use super::*;
 use crate::codes::{
     MBOX_WAIT_FOR_INFO, NOTIFY_CANCEL, NOTIFY_HOST_ADD, NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT, TASK_HOST, TASK_INPUT,
 };
 use crate::proto::VERSION;
 
-const ONE: Tid = Tid(0x40001);
-const TWO: Tid = Tid(0x40002);
-const THREE: Tid = Tid(0x40003);
 const REFUSED: Option<Reply> = Some(Reply::Error(Code::OutOfRes));
 const DONE: Option<Reply> = Some(Reply::Done);
 
