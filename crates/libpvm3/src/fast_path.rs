@@ -9,7 +9,6 @@
 use crate::errors::call;
 use crate::memory::writable;
 use crate::process::{self, State, lock};
-use pvm_core::codes::Code;
 use pvm_task::{Delivered, FastSend, FmpFound, Kind};
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -172,8 +171,8 @@ pub unsafe fn fmp_receive(source: c_int, tag: c_int, data: *mut c_void, bytes: u
 #[inline(never)]
 pub fn wake(function: &'static str, tid: c_int) -> c_int {
     call(function, |guard| {
-        guard.task().wake(tid as u32);
-        if guard.task().has_lost_descriptors() { Err(Code::SysErr.into()) } else { Ok(0) }
+        guard.task().wake_receiver(tid as u32)?;
+        Ok(0)
     })
 }
 

@@ -123,8 +123,8 @@ pub unsafe extern "C" fn hpvm_fmp_send(destination: c_int, tag: c_int, data: *co
 #[inline(never)]
 fn wake(destination: c_int) -> c_int {
     call(|guard| {
-        guard.task().wake(destination as u32);
-        if guard.task().has_lost_descriptors() { Err(Code::SysErr.into()) } else { Ok(0) }
+        guard.task().wake_receiver(destination as u32)?;
+        Ok(0)
     })
 }
 

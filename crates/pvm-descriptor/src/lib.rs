@@ -40,9 +40,9 @@ const NONE: BorrowedFd<'static> = unsafe { BorrowedFd::borrow_raw(i32::MAX) };
 /// Other files have the mark 0, unless a program has chosen this very signal for one. To read it is the cheapest way to
 /// know an open file again: half the time of `fstat`, which cannot tell descriptors for events (`epoll`) apart.
 ///
-/// A mark belongs to the open file, which the daemon, peers and children of a fork share under numbers of their own. So the
-/// mark says only of which kind a file is, and all processes give it the same one. A new file of hpvm that gets the number
-/// of an old one, which the program has closed, is mostly of another kind.
+/// The mark is part of the open file. Other processes share that file: peers, and children of a fork. So the mark depends
+/// only on the kind of the file, and all processes set the same one. Two files of hpvm with the same mark are not told
+/// apart: if the program closes a socket of hpvm, a new socket of hpvm may get its number and pass for it.
 const SOCKET: c_int = 60;
 const PIPE: c_int = 61;
 const MEMORY: c_int = 62;
@@ -56,15 +56,14 @@ const F_GETSIG: c_int = 11;
 #[derive(Debug)]
 pub struct OwnDescriptor {
     descriptor: ManuallyDrop<OwnedFd>,
-    /// Without a mark any file is believed to be the own one.
+    /// `None` if the file could not be marked, or nobody else closes descriptors: then it is not checked.
     mark: Option<c_int>,
 }
 
 impl OwnDescriptor {
     /// Returns whether the number still means the file for which it was opened. This takes a system call.
     pub fn is_open(&self) -> bool {
-        let Some(mark) = self.mark.filter(|_| !IS_TRUSTED.load(Ordering::Relaxed)) else { return true };
-        mark_of(&self.descriptor) == mark
+        self.mark.is_none_or(|mark| mark_of(&self.descriptor) == mark)
     }
 
     /// Returns the descriptor, which may be the program's: for `poll`, whose caller checks what was ready, or right after
@@ -99,6 +98,9 @@ fn mark_of(descriptor: &OwnedFd) -> c_int {
 
 impl From<OwnedFd> for OwnDescriptor {
     fn from(descriptor: OwnedFd) -> OwnDescriptor {
+        if IS_TRUSTED.load(Ordering::Relaxed) {
+            return OwnDescriptor { descriptor: ManuallyDrop::new(descriptor), mark: None };
+        }
         let kind = rustix::fs::fstat(&descriptor).map(|status| FileType::from_raw_mode(status.st_mode));
         let mark = match kind {
             Ok(FileType::Socket) => SOCKET,

@@ -51,7 +51,7 @@ struct Descriptors {
     links: Option<OwnDescriptor>,
     /// The socket on which the task hears releases of barriers.
     releases: Option<OwnDescriptor>,
-    /// A doorbell by which other threads of this process wake the sleeper.
+    /// A doorbell. Other threads of this process ring it to wake the sleeper.
     wake: OwnDescriptor,
 }
 

@@ -76,7 +76,7 @@ const MANY: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi, NewestOpenMpi];
 /// The systems for calls of groups with a core for each task.
 const PAIR: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi, NewestOpenMpi, Mpich, NewestMpich, IntelMpi];
 /// The systems for messages while other processes use the cores.
-const LOADED: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi, NewestOpenMpi, IntelMpi];
+const LOADED: &[System] = &[Hpvm, Pvm, PvmDirect, OpenMpi, NewestOpenMpi, NewestMpich, IntelMpi];
 /// The systems for memory.
 const MEMORY: &[System] = &[Hpvm, Pvm, OpenMpi, NewestOpenMpi, Mpich, NewestMpich, IntelMpi];
 const PVMS: &[System] = &[Hpvm, Pvm, PvmDirect];

@@ -31,7 +31,8 @@ impl Quota {
         let (version, parent) = place(&mounts, &own).context("no control group limits the processors' time here")?;
         let group = parent.join(format!("hpvm-bench-{}", std::process::id()));
         if version == Version::Two {
-            fs::write(parent.join("cgroup.subtree_control"), "+cpu").context("no control groups below the own one")?;
+            fs::write(parent.join("cgroup.subtree_control"), "+cpu")
+                .context("this process may not limit its own control group")?;
         }
         fs::create_dir(&group).with_context(|| format!("cannot make {}", group.display()))?;
         let quota = Quota { group, parent };

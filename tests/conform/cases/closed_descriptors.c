@@ -1,6 +1,6 @@
 /* A task closes all descriptors but 0, 1 and 2, as daemons do, and opens its own under the same numbers; or puts its own over
- * them; or a child of its fork does so and goes on. The first call after that sends, waits, or enrolls. The library then uses none of them, says that it has lost its
- * connection, and enrolls again. */
+ * them; or a child of its fork does so and goes on. The first call after that sends, waits, asks for descriptors, or enrolls.
+ * The library then uses no descriptor of the program, its calls fail with PvmSysErr, and pvm_mytid enrolls it again. */
 //@ ours-only D61: skip
 #include "case.h"
 #include <fcntl.h>
@@ -12,12 +12,14 @@
 /* What the program opens, and how it takes the numbers. */
 enum { FILES, PIPES, SOCKETS, DIRECTORIES, KINDS };
 static const char *const kinds[KINDS] = {"files", "pipes", "sockets", "directories"};
-enum { CLOSE, PUT_OVER, FORK, RECEIVE, MYTID, WAYS };
-static const char *const ways[WAYS] = {"closed", "put over", "in a child", "then pvm_recv", "then pvm_mytid"};
+enum { CLOSE, PUT_OVER, FORK, RECEIVE, GETFDS, MYTID, WAYS };
+static const char *const ways[WAYS] = {"closed",         "put over",        "in a child",
+                                       "then pvm_recv", "then pvm_getfds", "then pvm_mytid"};
 
 #define FIRST 3
 #define NUMBERS 60
 #define LONG 300000
+#define NO_CALL 1
 enum { READY = 1, GO, LENGTH, TOLD };
 
 static struct stat before[FIRST + NUMBERS];
@@ -100,13 +102,21 @@ static int call_all(int tid)
 
 static void go_on(int kind, int way, int tid, int first)
 {
-    int told[6];
+    int told[6], *watched;
     pvm_setopt(PvmAutoErr, 0);
+    if (way == GETFDS)
+        pvm_getfds(&watched);
     take_numbers(kind, way == PUT_OVER);
     told[0] = kind;
     told[1] = way;
+    told[2] = NO_CALL;
     /* A child of a fork is no task; each call that needs one enrolls it. */
-    told[2] = way == FORK || way == MYTID ? PvmSysErr : way == RECEIVE ? pvm_recv(-1, TOLD) : call_all(tid);
+    if (way == RECEIVE)
+        told[2] = pvm_recv(-1, TOLD);
+    else if (way == GETFDS)
+        told[2] = pvm_getfds(&watched);
+    else if (way == CLOSE || way == PUT_OVER)
+        told[2] = call_all(tid);
     told[3] = touched(kind);
     told[4] = pvm_mytid() > 0 && pvm_mytid() != first;
     told[5] = touched(kind);

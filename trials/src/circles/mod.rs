@@ -161,7 +161,7 @@ fn all_of(modules: &[Module], of: usize) -> Vec<usize> {
     passed_on.chain([of]).collect()
 }
 
-/// Returns the circles: the sets of modules each of which uses, by way of others, all modules of the set.
+/// Returns the circles: sets of modules that all use one another, directly or through others.
 fn circles(uses: &Uses) -> BTreeSet<BTreeSet<&str>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         uses.keys().map(|module| (&**module, reached(uses, module))).collect();

@@ -20,7 +20,7 @@ pub struct Module {
     pub defined: BTreeSet<String>,
     /// The names that `use` brings in, each with its path.
     pub imported: BTreeMap<String, Names>,
-    /// The modules of which `use` brings in everything.
+    /// The modules that are imported as a whole (`use module::*`).
     pub globs: BTreeSet<Names>,
     /// All other paths with several parts.
     pub paths: BTreeSet<Names>,

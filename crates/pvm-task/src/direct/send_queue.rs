@@ -322,6 +322,18 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_was_full_keeps_its_limit() {
+        let mut pool = BufferPool::new(3 * SPARES_BYTES_MAX);
+        for _ in 0..5 {
+            pool.put_back(QueuedBody::Bytes(Vec::with_capacity(SPARES_BYTES_MAX)));
+        }
+        // The fourth one found it full.
+        assert_eq!((pool.bytes, pool.copies.len()), (2 * SPARES_BYTES_MAX, 2));
+        pool.put_back(QueuedBody::Bytes(Vec::with_capacity(SPARES_BYTES_MAX)));
+        assert_eq!((pool.bytes, pool.bytes_max), (3 * SPARES_BYTES_MAX, 3 * SPARES_BYTES_MAX));
+    }
+
+    #[test]
     fn a_copy_is_shared_with_a_fabric_as_it_is() {
         let body = vec![7; SPARE_BYTES_MIN];
         let mut queue = SendQueue::default();

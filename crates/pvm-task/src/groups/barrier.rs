@@ -145,6 +145,12 @@ impl Task {
         }
     }
 
+    /// Wakes the receiver of a message. Fails with `SysErr` if that showed that the program has closed descriptors.
+    pub fn wake_receiver(&mut self, tid: u32) -> Result<(), Code> {
+        self.wake(tid);
+        self.member.as_ref().map_or(Ok(()), Member::check_descriptors)
+    }
+
     /// Rings another task of this host if that task sleeps.
     pub fn wake(&mut self, tid: u32) {
         let Some(member) = &mut self.member else { return };

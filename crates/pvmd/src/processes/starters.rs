@@ -129,8 +129,8 @@ impl Starter {
     }
 }
 
-/// Gives the calling thread its own table of descriptors. If the system cannot do that, the thread uses the daemon's table,
-/// and each start takes a little longer.
+/// Separates the calling thread's table of descriptors from the daemon's. If the system cannot do that, the thread shares
+/// the daemon's table, and each start takes a little longer.
 fn own_descriptors(all: &Arc<[OwnedFd; 2]>) -> Own {
     let [one, other] = &**all;
     let Ok(own) = separate_thread([one.as_fd(), other.as_fd()]) else { return Own::Shared(all.clone()) };

@@ -54,21 +54,24 @@ pub struct Plan {
     pub fabric: Option<String>,
 }
 
-/// Returns the path of the tasks' program.
-fn program() -> PathBuf {
-    scenario::programs().join("faults")
+/// The tasks' program, `tests/hosts/faults/faults.c`.
+const PROGRAM: &str = "faults";
+
+/// Returns the path of a program of tasks.
+fn program(name: &str) -> PathBuf {
+    scenario::programs().join(name)
 }
 
-/// Compiles the tasks and the switch.
-pub fn compile() -> Result<()> {
+/// Compiles the tasks' program of this name in `tests/hosts/faults`, and the switch.
+fn compile(name: &str) -> Result<()> {
     let tests = root().join("tests");
     std::fs::create_dir_all(scenario::programs())?;
     let mut cc = Command::new("cc");
     debian_pvm::compiles(&mut cc)
         .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-unused-function", "-I"])
         .arg(tests.join("conform"));
-    cc.arg("-I").arg(tests.join("hosts")).arg(tests.join("hosts/faults/faults.c"));
-    sh(cc.arg("-o").arg(program()).arg("-lpvm3"))?;
+    cc.arg("-I").arg(tests.join("hosts")).arg(tests.join(format!("hosts/faults/{name}.c")));
+    sh(cc.arg("-o").arg(program(name)).arg("-lpvm3"))?;
     switch::compile()
 }
 
@@ -77,7 +80,7 @@ pub fn counted(plan: &Plan, side: Side) -> Result<Counts> {
     if let Some(obstacle) = tap::obstacle() {
         return Ok(Counts::skip(format_args!("faults: {obstacle}")));
     }
-    compile()?;
+    compile(PROGRAM)?;
     let possible = |fault: &Fault| plan.fabric.is_some() || !fault.needs_fabric();
     let faults = match plan.faults.is_empty() {
         true => Fault::ALL.into_iter().filter(possible).collect(),
@@ -216,7 +219,7 @@ impl<'a> Run<'a> {
             (false, false) => "1",
         };
         let longest = if self.fault == Fault::TaskKilled { 4_000_000 } else { 400_000 };
-        let mut command = self.machine.command(self.machine.first(), &program());
+        let mut command = self.machine.command(self.machine.first(), &program(PROGRAM));
         command.arg(route).arg(longest.to_string());
         command.args(self.network.hosts().iter().map(|host| host.name.as_str()));
         Chief::start(&mut command)

@@ -4,19 +4,18 @@
 //! (`crates/pvm-hostile`).
 use super::super::machine::Machine;
 use super::super::network::{Network, Wiring};
-use super::super::{sandbox, scenario, switch, tap};
+use super::super::{sandbox, tap};
 use super::attackers::{self, Attackers};
-use super::{CONSOLE_TIME, END_TIME};
-use crate::common::{Checks, root, sh};
+use super::{CONSOLE_TIME, END_TIME, compile, program};
+use crate::common::Checks;
 use crate::conform::machine::Side;
 use crate::counts::Counts;
+use crate::failures;
 use crate::machine::{LineProcess, wait_until};
 use crate::processes::signal;
-use crate::{debian_pvm, failures};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The number of hosts. Not all are in the machine from the start.
@@ -41,28 +40,15 @@ pub struct MulticastPlan {
     pub attacked: bool,
 }
 
-fn program() -> PathBuf {
-    scenario::programs().join("multicasts")
-}
-
-fn compile() -> Result<()> {
-    let tests = root().join("tests");
-    std::fs::create_dir_all(scenario::programs())?;
-    let mut cc = Command::new("cc");
-    debian_pvm::compiles(&mut cc)
-        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-unused-function", "-I"])
-        .arg(tests.join("conform"));
-    cc.arg("-I").arg(tests.join("hosts")).arg(tests.join("hosts/faults/multicasts.c"));
-    sh(cc.arg("-o").arg(program()).arg("-lpvm3"))?;
-    switch::compile()
-}
+/// The tasks' program, `tests/hosts/faults/multicasts.c`.
+const PROGRAM: &str = "multicasts";
 
 /// Runs all seeds, each in a sandbox of its own.
 pub fn counted(plan: &MulticastPlan) -> Result<Counts> {
     if let Some(obstacle) = tap::obstacle() {
         return Ok(Counts::skip(format_args!("multicasts: {obstacle}")));
     }
-    compile()?;
+    compile(PROGRAM)?;
     if plan.attacked {
         attackers::compile()?;
     }
@@ -121,7 +107,7 @@ impl Run<'_> {
         let hostfile: Vec<String> = self.attackers.iter().map(Attackers::hostfile_line).collect();
         self.machine.start(HOSTS_AT_START, &hostfile)?;
         self.network.tell_switch(&format!("deaf {}", LOSSES[seed as usize % LOSSES.len()]))?;
-        let mut command = self.machine.command(self.machine.first(), &program());
+        let mut command = self.machine.command(self.machine.first(), &program(PROGRAM));
         command.arg(count.to_string()).arg(seed.to_string());
         command.args(self.attackers.iter().map(Attackers::host_name));
         if let Some(attackers) = &mut self.attackers {
