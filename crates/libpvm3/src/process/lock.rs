@@ -215,8 +215,24 @@ const SIGNAL_FRAME_BYTES_MIN: usize = 1024;
 /// Notes where on the stack the call is that has acquired the lock.
 #[inline(always)]
 fn note_frame() {
-    let here = 0u8;
-    set_holder_frame((&raw const here).addr());
+    set_holder_frame(stack_address());
+}
+
+/// Returns an address in the stack frame of the caller. A local variable would cost the shortest calls a frame.
+#[inline(always)]
+fn stack_address() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let here: usize;
+        // SAFETY: reads a register.
+        unsafe { std::arch::asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags)) };
+        here
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let here = 0u8;
+        (&raw const here).addr()
+    }
 }
 
 /// Returns the stack address of the call that holds the lock.
@@ -236,8 +252,7 @@ pub fn set_holder_frame(frame: usize) {
 /// from deeper than the call that was left.
 #[cold]
 pub fn has_jumped() -> bool {
-    let here = 0u8;
-    let jumped = (&raw const here).addr() + SIGNAL_FRAME_BYTES_MIN >= holder_frame() && !on_other_stack();
+    let jumped = stack_address() + SIGNAL_FRAME_BYTES_MIN >= holder_frame() && !on_other_stack();
     if jumped {
         note_frame();
     }
