@@ -115,7 +115,7 @@ pub fn groups(effort: Effort) -> Vec<Group> {
         beside,
         // A repetition lasts many time slices of the kernel.
         repetition_ms: if full { 120 } else { 40 },
-        ..group("loaded", 2, LOADED, rounds(5, 2))
+        ..group("loaded", 2, LOADED, rounds(7, 2))
     };
     let memory =
         |measure, tasks, systems| Group { measure, kind: Kind::Memory(tasks), ..group("memory", tasks, systems, 1) };
