@@ -2,13 +2,12 @@
 //! instructions.
 //!
 //! Which way is the fastest depends on the processor, on whether the two cores share a cache, on the sizes of the caches,
-//! and on what else the programs use. So the policy knows no speed: for each class of lengths it tries every way, keeps to
-//! the one whose messages took the least time, and tries the others again now and then, since the cores of a virtual
-//! machine may be moved. The time of a message is that from the start of its send to the end of the receiver's copy.
+//! and on what else the programs use, and the cores of a virtual machine may be moved. So an [`Explorer`] learns it, for
+//! each class of lengths. The time of a message is that from the start of its send to the end of the receiver's copy.
 
 use crate::copy::CopyMode;
+use pvm_explorer::{CLOSE_RATIO, Explorer, LOSS_DIVISOR, Rules};
 use std::fmt;
-use std::ops::Range;
 
 /// The ways, by their numbers: each of the two copies goes through the caches or past them, or both are made by string
 /// instructions.
@@ -30,32 +29,14 @@ const CACHED_BYTES: usize = 2 << 20;
 const PAST_OUT_WEIGHT: f32 = 1.5;
 /// The number of classes of lengths. A class begins at twice the length of the one before it; the last one has no end.
 pub const CLASSES: usize = 12;
-/// The length of the bodies of a try, in bytes, and the largest number of messages in a row that it takes.
-const TRY_BYTES: usize = 8 << 20;
-const RUN_MAX: u32 = 4;
+/// The length of the bodies of a trial, in bytes, and the largest number of messages in a row that it takes.
+const TRIAL_BYTES: usize = 8 << 20;
+const RUN_MAX: usize = 4;
 /// While bodies go the best way, one is measured each time they add up to this length, in bytes: reading the clock costs
 /// little against copying as many bytes.
 const MEASURED_BYTES: usize = 1 << 20;
-/// The part of the time that may be lost by trying one other way again, as a divisor: a third of a percent.
-const LOSS_DIVISOR: f32 = 300.0;
-/// The least and the largest number of messages between two tries of another way, for each message of a try.
-const PAUSE_MIN: u32 = 16;
-const PAUSE_MAX: u32 = 4096;
-/// The largest number before the second try: an interruption may have made the first one slow.
-const SECOND_PAUSE_MAX: u32 = 256;
-/// A message that takes more than this multiple of the best way's time was probably interrupted, unless it is so long
-/// that a try has one message: then its way is tried twice at once.
-const DOUBTED_RATIO: f32 = 8.0;
-/// A way that takes less than this multiple of the best one's time may be the best: an interruption, which costs one long
-/// message as much as this, may have hidden it. It is tried twice before the first decision.
-const CLOSE_RATIO: f32 = 2.0;
-/// How many times as long as the best one a way takes, for bodies of other lengths, that is at first taken to be slower.
-/// This is more than [`PAST_OUT_WEIGHT`].
-const SLOW_NEARBY_RATIO: f32 = 2.0;
-/// How many times as long as expected a message takes that may have been interrupted.
-const SLOW_RATIO: f32 = 1.5;
-/// The number of such messages in a row after which they are believed.
-const SLOW_MESSAGES: u32 = 3;
+/// How ways are tried.
+const RULES: Rules = Rules { trials_min: 1, trials_max: 2, loss_divisor: LOSS_DIVISOR, pause_min: 16 };
 
 /// What is chosen, and what is measured for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -112,148 +93,16 @@ impl Way {
     }
 }
 
-/// What is known about a way, for a class of lengths.
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    /// The time of a message in ns a byte; infinite before it was measured.
-    cost: f32,
-    /// The number of messages in a row that were much slower than expected, and the time of the quickest of them.
-    slow: u32,
-    slow_cost: f32,
-    tries: u32,
-    /// The number of the last message that went this way.
-    last: u32,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Class {
-    measured: Measured,
-    ways: [Known; WAYS],
-    best: usize,
-    messages: u32,
-    /// The way that is being tried, and how many more messages go that way.
-    tried: usize,
-    left: u32,
-}
-
-impl Class {
-    const NEW: Class = Class {
-        measured: Measured::Messages,
-        ways: [Known { cost: f32::INFINITY, slow: 0, slow_cost: f32::INFINITY, tries: 0, last: 0 }; WAYS],
-        best: 0,
-        messages: 0,
-        tried: 0,
-        left: 0,
-    };
-
-    /// Returns the numbers of the ways to choose from.
-    fn all(&self) -> Range<usize> {
-        0..self.measured.ways()
-    }
-
-    /// Returns a way, and whether the message should be measured: all but the first one of a try should, and one in
-    /// `one_in` of those that go the best way.
-    fn choose(&mut self, run: u32, one_in: u32) -> (usize, bool) {
-        self.messages = self.messages.wrapping_add(1);
-        if self.left == 0 || self.is_clearly_slower(run) {
-            let Some(way) = self.unknown(run).or_else(|| self.all().find(|way| self.is_due(*way, run))) else {
-                self.ways[self.best].last = self.messages;
-                return (self.best, self.messages % one_in == 0);
-            };
-            (self.tried, self.left) = (way, run);
-            self.ways[way].tries = self.ways[way].tries.saturating_add(1);
-        }
-        self.left -= 1;
-        self.ways[self.tried].last = self.messages;
-        (self.tried, self.left + 1 < run || run == 1)
-    }
-
-    /// Returns a way that should be tried before the first decision: the best of the nearest
-    /// lengths first, and a way twice if it is nearly as good as the best one or was probably interrupted.
-    fn unknown(&self, run: u32) -> Option<usize> {
-        if self.ways[self.best].tries == 0 {
-            return Some(self.best);
-        }
-        let best = self.ways[self.best].cost;
-        self.all().find(|way| {
-            let Known { cost, tries, .. } = self.ways[*way];
-            let is_close = *way != self.best && cost < best * CLOSE_RATIO;
-            tries == 0 && !self.is_hopeless(*way) || tries == 1 && (is_close || run > 1 && cost > best * DOUBTED_RATIO)
-        })
-    }
-
-    /// Returns whether the way that is being tried need not be tried further.
-    fn is_clearly_slower(&self, run: u32) -> bool {
-        let cost = self.ways[self.tried].cost;
-        self.left + 1 < run && cost.is_finite() && cost > self.ways[self.best].cost * SLOW_RATIO
-    }
-
-    /// Returns whether a way should be tried again. The slower the way, the rarer: each takes the same part of the time.
-    fn is_due(&self, way: usize, run: u32) -> bool {
-        let Known { cost, tries, last, .. } = self.ways[way];
-        let ratio = cost / self.ways[self.best].cost;
-        let pause = if ratio.is_nan() { PAUSE_MAX } else { ((ratio - 1.0) * LOSS_DIVISOR) as u32 };
-        let pause_max = if tries < 2 && ratio < DOUBTED_RATIO { SECOND_PAUSE_MAX } else { PAUSE_MAX };
-        way != self.best && self.messages.wrapping_sub(last) >= run * pause.min(pause_max).max(PAUSE_MIN)
-    }
-
-    /// Returns whether every way was tried that could be the best.
-    fn is_known(&self) -> bool {
-        self.all().all(|way| self.ways[way].tries > 0 || self.is_hopeless(way))
-    }
-
-    /// Returns whether the way need not be tried at once: string instructions are quicker than copies through the caches,
-    /// but they wait for the same lines.
-    fn is_hopeless(&self, way: usize) -> bool {
-        let cached = self.ways[Way::default().number()].cost;
-        way == BY_STRING && cached.is_finite() && cached > self.ways[self.best].cost * SLOW_NEARBY_RATIO
-    }
-
-    /// Returns what is assumed of bodies of other lengths before they are sent: what is much slower here is slower there,
-    /// and need not be tried at once.
-    fn assumed(&self) -> Class {
-        let limit = self.ways[self.best].cost * SLOW_NEARBY_RATIO;
-        let mut class = Class { measured: self.measured, best: self.best, ..Class::NEW };
-        for (assumed, known) in class.ways.iter_mut().zip(&self.ways).filter(|(_, known)| known.cost > limit) {
-            *assumed = Known { cost: known.cost, tries: known.tries, ..*assumed };
-        }
-        class
-    }
-
-    /// Notes a measured message. One that was quicker than expected counts at once, one that was a little slower counts
-    /// by an eighth. One that was much slower may have been interrupted: [`SLOW_MESSAGES`] of those in a row count.
-    fn record(&mut self, way: usize, cost: f32) {
-        let known = &mut self.ways[way];
-        if cost > known.cost * SLOW_RATIO {
-            known.slow += 1;
-            // On some processors, `f32::min` would need the C library's libm in programs.
-            if cost < known.slow_cost {
-                known.slow_cost = cost;
-            }
-            if known.slow < SLOW_MESSAGES {
-                return;
-            }
-            known.cost = known.slow_cost;
-            // It is tried again at once.
-            known.tries = 0;
-        } else {
-            known.cost = if cost < known.cost { cost } else { known.cost + (cost - known.cost) / 8.0 };
-        }
-        (known.slow, known.slow_cost) = (0, f32::INFINITY);
-        let cost = |way: &usize| self.ways[*way].cost;
-        self.best = self.all().min_by(|one, other| cost(one).total_cmp(&cost(other))).expect("there are ways");
-    }
-}
-
 /// Chooses the ways of messages from one task to another.
 #[derive(Debug)]
 pub struct WayPolicy {
-    classes: [Class; CLASSES],
+    measured: Measured,
+    classes: [Explorer<WAYS>; CLASSES],
 }
 
 impl Default for WayPolicy {
     fn default() -> WayPolicy {
-        WayPolicy { classes: [Class::NEW; CLASSES] }
+        WayPolicy { measured: Measured::Messages, classes: [Explorer::new(&RULES); CLASSES] }
     }
 }
 
@@ -265,35 +114,47 @@ pub fn class_of(bytes: usize) -> usize {
 impl WayPolicy {
     /// Returns a policy that chooses the first copy only, and is told the times of first copies only.
     pub fn of_copies_in() -> WayPolicy {
-        WayPolicy { classes: [Class { measured: Measured::CopiesIn, ..Class::NEW }; CLASSES] }
+        WayPolicy { measured: Measured::CopiesIn, ..WayPolicy::default() }
     }
 
     /// Returns how to copy a body of `bytes` bytes, and whether its time should be measured.
     pub fn choose(&mut self, bytes: usize) -> (Way, bool) {
-        let run = ((TRY_BYTES / bytes) as u32).clamp(1, RUN_MAX);
-        let one_in = (MEASURED_BYTES / bytes).max(1) as u32;
-        let number = class_of(bytes);
-        if self.classes[number].messages == 0 {
-            let known = (0..CLASSES).filter(|other| self.classes[*other].is_known());
-            if let Some(nearest) = known.min_by_key(|other| other.abs_diff(number)) {
-                self.classes[number] = self.classes[nearest].assumed();
-            }
+        let (class, ways) = (class_of(bytes), self.measured.ways());
+        if self.classes[class].is_new() {
+            self.assume(class, ways);
         }
-        let (way, is_measured) = self.classes[number].choose(run, one_in);
+        let run = (TRIAL_BYTES >> bytes.ilog2()).clamp(1, RUN_MAX) as u32;
+        let one_in = (MEASURED_BYTES >> bytes.ilog2()).max(1) as u32;
+        let (way, is_measured) = self.classes[class].choose(ways, run, one_in);
         (Way::from_number(way), is_measured)
+    }
+
+    /// Assumes of a class what is known of the nearest one.
+    #[cold]
+    fn assume(&mut self, class: usize, ways: usize) {
+        let known = (0..CLASSES).filter(|other| self.classes[*other].is_settled(ways));
+        if let Some(nearest) = known.min_by_key(|other| other.abs_diff(class)) {
+            self.classes[class] = self.classes[nearest].similar();
+        }
     }
 
     /// Notes that a message took so long, in ns.
     pub fn record(&mut self, bytes: usize, way: Way, ns: u64) {
         let class = &mut self.classes[class_of(bytes)];
-        class.record(way.number(), ns.max(1) as f32 / bytes as f32 * class.measured.weight(bytes, way));
+        class.record(way.number(), ns.max(1) as f32 / bytes as f32 * self.measured.weight(bytes, way));
+        // String instructions are quicker than copies through the caches, but they wait for the same lines.
+        let (cached, best) = (class.cost(Way::default().number()), class.cost(class.best(WAYS)));
+        if class.cost(BY_STRING).is_infinite() && cached.is_finite() && cached > best * CLOSE_RATIO {
+            class.assume(BY_STRING, cached);
+        }
     }
 
     /// Returns the way that messages of `bytes` bytes go, and its time in ns a byte; `None` before one was measured.
     pub fn best(&self, bytes: usize) -> Option<(Way, f32)> {
         let class = &self.classes[class_of(bytes)];
-        let (way, cost) = (Way::from_number(class.best), class.ways[class.best].cost);
-        cost.is_finite().then(|| (way, cost / class.measured.weight(bytes, way)))
+        let (way, cost) = (class.best(WAYS), class.cost(class.best(WAYS)));
+        let way = Way::from_number(way);
+        cost.is_finite().then(|| (way, cost / self.measured.weight(bytes, way)))
     }
 }
 
@@ -523,7 +384,7 @@ mod tests {
             let cost = |way: Way| model(bytes, way, way) * Measured::Messages.weight(bytes, way);
             // The first way is not known to be slower before another one was measured.
             for way in (1..WAYS).map(Way::from_number).filter(|way| cost(*way) > 1.2 * CLOSE_RATIO * cost(best)) {
-                let tries = if cost(way) > DOUBTED_RATIO * cost(best) { 2 } else { 1 };
+                let tries = if cost(way) > 8.0 * cost(best) { 2 } else { 1 };
                 assert!(sent[way.number()] <= 2 * tries, "{name}: {sent:?}");
             }
         }

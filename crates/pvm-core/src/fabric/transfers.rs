@@ -3,8 +3,9 @@
 //!
 //! An eager body crosses the network once, but is copied on both sides, frame by frame. A body that is read is
 //! copied less, but its offer and the read cross the network before its bytes do. Which is quicker depends on the provider,
-//! the network and the processors. So the receiver knows no speed: for each class of lengths it measures both, and each of
-//! its frames tells the sender the quicker one. Now and then it wishes for the other one, to measure that again.
+//! the network and the processors. So the receiver learns it, for each class of lengths ([`Explorer`]), and each of its frames
+//! tells the sender what it wishes for.
+use pvm_explorer::{Explorer, LOSS_DIVISOR, Rules};
 
 /// The longest body that may be eager, in bytes: beyond, the time of the offer is a small part of the whole.
 ///
@@ -16,18 +17,9 @@ pub const EAGER_BYTES_MAX: usize = 512 << 10;
 /// The longest body of the first class of lengths, in bytes. Each further class ends at twice the length of the one before.
 const FIRST_CLASS_BYTES: usize = 8 << 10;
 const CLASSES: usize = (EAGER_BYTES_MAX / FIRST_CLASS_BYTES).ilog2() as usize + 1;
-/// How often each transfer is measured before the first decision: the first bodies find caches and windows empty.
-const FIRST_TRIES: u32 = 8;
-/// The part of the time that may be lost by measuring the slower transfer again, as a divisor: a third of a percent.
-const LOSS_DIVISOR: u64 = 300;
-/// The least and the largest number of bodies between two tries of the slower transfer, for each body of a try.
-const PAUSE_MIN: u64 = 32;
-const PAUSE_MAX: u64 = 4096;
-/// A body that took more than `SLOW_NUMERATOR / SLOW_DENOMINATOR` of the expected time may have been interrupted.
-const SLOW_NUMERATOR: u64 = 3;
-const SLOW_DENOMINATOR: u64 = 2;
-/// After this number of such bodies in a row, the quickest of them is believed.
-const SLOW_BODIES: u32 = 3;
+/// How transfers are tried. Each is measured eight times before the first decision: the first bodies find caches and windows
+/// empty.
+const RULES: Rules = Rules { trials_min: 8, trials_max: 8, loss_divisor: LOSS_DIVISOR, pause_min: 32 };
 
 /// How a body travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,15 +28,6 @@ pub enum Transfer {
     Eager,
     /// The receiver reads it from the sender's memory.
     Read,
-}
-
-impl Transfer {
-    fn other(self) -> Transfer {
-        match self {
-            Transfer::Eager => Transfer::Read,
-            Transfer::Read => Transfer::Eager,
-        }
-    }
 }
 
 /// What a receiver wishes for: one bit for each class of lengths, set if bodies are to be read.
@@ -70,96 +53,11 @@ fn class_of(bytes: usize) -> Option<usize> {
     (class < CLASSES).then_some(class)
 }
 
-/// What is known of one transfer, for a class of lengths.
-#[derive(Debug, Clone, Copy, Default)]
-struct Known {
-    /// The time in ns for 1024 bytes.
-    cost: u64,
-    bodies: u32,
-    /// How many bodies in a row were much slower than expected, and the time of the quickest.
-    slow: u32,
-    slow_cost: u64,
-}
-
-impl Known {
-    /// Notes a measured body. A quicker one counts at once, a slower one by an eighth; one that was much slower may have been
-    /// interrupted.
-    fn record(&mut self, cost: u64) {
-        self.bodies = self.bodies.saturating_add(1);
-        if self.bodies > 1 && cost > self.cost * SLOW_NUMERATOR / SLOW_DENOMINATOR {
-            self.slow_cost = if self.slow == 0 { cost } else { self.slow_cost.min(cost) };
-            self.slow += 1;
-            if self.slow < SLOW_BODIES {
-                return;
-            }
-            self.cost = self.slow_cost;
-        } else if self.bodies == 1 || cost < self.cost {
-            self.cost = cost;
-        } else {
-            self.cost += (cost - self.cost) / 8;
-        }
-        self.slow = 0;
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 struct Class {
-    eager: Known,
-    read: Known,
-    /// The transfer that is measured first.
+    /// The arms are the transfer that is measured first, and the other one.
+    explorer: Explorer<2>,
     first: Transfer,
-    /// How many bodies have come since the slower transfer was tried, and how many came so then.
-    since: u64,
-    tried: u64,
-}
-
-impl Class {
-    fn known(&self, transfer: Transfer) -> &Known {
-        match transfer {
-            Transfer::Eager => &self.eager,
-            Transfer::Read => &self.read,
-        }
-    }
-
-    /// Returns the quicker transfer, if both have been measured.
-    fn best(&self) -> Option<Transfer> {
-        let is_known = |transfer| self.known(transfer).bodies >= FIRST_TRIES;
-        let best = if self.eager.cost <= self.read.cost { Transfer::Eager } else { Transfer::Read };
-        (is_known(Transfer::Eager) && is_known(Transfer::Read)).then_some(best)
-    }
-
-    /// Returns after how many bodies the slower transfer is tried again. The slower it is, the rarer: each try then costs the same
-    /// part of the time.
-    fn pause(&self, best: Transfer) -> u64 {
-        let (least, other) = (self.known(best).cost.max(1), self.known(best.other()).cost);
-        let pause = other.saturating_sub(least).saturating_mul(LOSS_DIVISOR) / least;
-        pause.clamp(PAUSE_MIN, PAUSE_MAX) * self.tried.max(1)
-    }
-
-    fn record(&mut self, transfer: Transfer, cost: u64) {
-        let best = self.best();
-        match transfer {
-            Transfer::Eager => self.eager.record(cost),
-            Transfer::Read => self.read.record(cost),
-        }
-        match best {
-            Some(best) if best != transfer => {
-                // Those that were sent before the sender knew of the next wish belong to the same try.
-                self.tried = if self.since > 0 { 1 } else { self.tried + 1 };
-                self.since = 0;
-            }
-            _ => self.since += 1,
-        }
-    }
-
-    fn wish(&self) -> Transfer {
-        match self.best() {
-            Some(best) if self.since >= self.pause(best) => best.other(),
-            Some(best) => best,
-            None if self.known(self.first).bodies < FIRST_TRIES => self.first,
-            None => self.first.other(),
-        }
-    }
 }
 
 /// What a receiver has learnt about the bodies of one link.
@@ -173,7 +71,7 @@ impl Transfers {
     pub fn new(eager_bytes: usize) -> Transfers {
         let class = |number: usize| {
             let first = if FIRST_CLASS_BYTES << number <= eager_bytes { Transfer::Eager } else { Transfer::Read };
-            Class { eager: Known::default(), read: Known::default(), first, since: 0, tried: 0 }
+            Class { explorer: Explorer::new(&RULES), first }
         };
         Transfers { classes: std::array::from_fn(class) }
     }
@@ -181,13 +79,15 @@ impl Transfers {
     /// Notes that a body has taken this time, in ns, from its first frame, or from the end of the body before it, to its end.
     pub fn record(&mut self, bytes: usize, transfer: Transfer, ns: u64) {
         if let (Some(class), 1..) = (class_of(bytes), bytes) {
-            self.classes[class].record(transfer, ns.saturating_mul(1024) / bytes as u64);
+            let Class { explorer, first } = &mut self.classes[class];
+            explorer.observe(usize::from(transfer != *first), ns.max(1) as f32 / bytes as f32);
         }
     }
 
     /// Returns what the sender is to do.
     pub fn wishes(&self) -> Wishes {
-        let bit = |(number, class): (usize, &Class)| u8::from(class.wish() == Transfer::Read) << number;
+        let reads = |class: &Class| (class.explorer.next(2) == 0) == (class.first == Transfer::Read);
+        let bit = |(number, class): (usize, &Class)| u8::from(reads(class)) << number;
         Wishes(self.classes.iter().enumerate().map(bit).fold(0, |all, bit| all | bit))
     }
 }

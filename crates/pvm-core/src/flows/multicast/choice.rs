@@ -5,6 +5,7 @@
 //! load, so the daemon tries all ways and measures how long it takes until all receivers have consumed the message.
 use super::advice::Advice;
 use super::{MEASURED_BYTES_MIN, McastRoute};
+use pvm_explorer::{CLOSE_RATIO, Explorer, Rules};
 use std::collections::BTreeMap;
 use std::iter::once;
 use std::time::Duration;
@@ -12,16 +13,11 @@ use std::time::Duration;
 /// The shortest body that takes the best way for bodies of [`MEASURED_BYTES_MIN`], in bytes. A shorter one takes it only
 /// if the iterative way is slower by [`CLEARLY_SLOWER`]: the shorter the bodies, the less the ways differ.
 const ALIKE_BYTES_MIN: usize = 16 << 10;
-/// Each way is measured this number of times before one is preferred, unless the first time it was slower than another
-/// one by [`CLEARLY_SLOWER`]. The first time of a way does not count for this, since it makes connections and touches
-/// new memory; for a broadcast it does. Broadcasts come last, because the times of the other ways limit how long one may take
-/// ([`Choice::time_limit`]).
-const FIRST_TRIES: usize = 3;
 /// The factor between times that do not differ by chance.
-const CLEARLY_SLOWER: f64 = 2.0;
-/// After this number of multicasts by the best way, the other ones are measured again. A way that is slower by a factor
-/// f is measured f times more rarely.
-const RETRY_AFTER: u32 = 48;
+const CLEARLY_SLOWER: f32 = CLOSE_RATIO;
+/// How ways are tried. The first time of a way does not count, since it makes connections and touches new memory. Programs
+/// send few multicasts, so a larger part of the time goes into trials than elsewhere.
+const RULES: Rules = Rules { trials_min: 2, trials_max: 3, loss_divisor: 150.0, pause_min: 48 };
 /// A measurement that takes longer is given up: a receiver does something else.
 const MEASUREMENT_MAX: Duration = Duration::from_secs(60);
 /// Tasks send multicasts on their direct links only if the longest of the class take the daemon at most this time. A task
@@ -29,134 +25,56 @@ const MEASUREMENT_MAX: Duration = Duration::from_secs(60);
 const QUICK: Duration = Duration::from_millis(100);
 /// Links suit as long as sending to each host takes the daemon at most this factor longer than its best way. A body on a
 /// link passes no daemon, which saves more time than that.
-const LINKS_GAIN: f64 = 1.25;
-/// The number of measurements of a way that count. The shortest of them is compared, because receivers may be busy with
-/// something else.
-const REMEMBERED: usize = 4;
-
+const LINKS_GAIN: f32 = 1.25;
 /// How many bytes and hosts, as powers of two.
 type Class = (u32, u32);
-
-/// How long a multicast took, and its amount: the length of the body times the number of hosts.
-type Time = (Duration, u64);
-
-/// The last measurements of a way.
-#[derive(Default, Clone, Copy)]
-struct Times {
-    last: [Time; REMEMBERED],
-    count: usize,
-}
-
-impl Times {
-    fn add(&mut self, time: Time) {
-        self.last[self.count % REMEMBERED] = time;
-        self.count += 1;
-    }
-
-    /// Returns the shortest time, or `None` without a measurement.
-    fn shortest(&self) -> Option<Time> {
-        self.last[..self.count.min(REMEMBERED)].iter().min().copied()
-    }
-
-    /// Returns the shortest time in seconds, or `None` without a measurement.
-    fn seconds(&self) -> Option<f64> {
-        self.shortest().map(|(time, _)| time.as_secs_f64())
-    }
-}
 
 /// The ways among which the daemon chooses. The last one is not possible everywhere.
 const WAYS: [McastRoute; 3] = [McastRoute::Iterative, McastRoute::Binomial, McastRoute::Broadcast];
 /// The place of the way that suits best while nothing is known.
 const ITERATIVE: usize = 0;
 const BROADCAST: usize = 2;
-/// After a broadcast that was given up, the next one is tried after twice as many multicasts, up to this number of times.
-/// How long it would have taken is not known, so the time that was measured says too little.
-const GIVEN_UP_MAX: u32 = 5;
 
-#[derive(Default)]
-struct Record {
-    /// The measurements of each way.
-    times: [Times; WAYS.len()],
-    /// The number of measured multicasts since each way was measured.
-    since: [u32; WAYS.len()],
-    /// How many broadcasts in succession were given up, [`GIVEN_UP_MAX`] at most.
-    given_up: u32,
+/// What is known of a class. A cost is the time in us of its shortest multicast to its fewest hosts: a longer time is
+/// scaled. The longest body to the most hosts takes four times as long.
+type Record = Explorer<{ WAYS.len() }>;
+
+/// Returns how much slower one way is than another one, as a factor.
+fn factor(record: &Record, way: usize, other: usize) -> f32 {
+    record.cost(way) / record.cost(other)
 }
 
-impl Record {
-    /// Returns the place of the best of the first `count` ways.
-    fn best(&self, count: usize) -> usize {
-        let seconds = |way: &usize| self.times[*way].seconds().unwrap_or(f64::INFINITY);
-        (0..count).min_by(|one, other| seconds(one).total_cmp(&seconds(other))).unwrap_or(ITERATIVE)
-    }
-
-    /// Returns how much slower one way is than another one, as a factor. Returns 0 for a way that was not measured.
-    fn factor(&self, way: usize, other: usize) -> f64 {
-        let seconds = |way: usize| self.times[way].seconds().unwrap_or_default();
-        seconds(way) / seconds(other).max(1e-9)
-    }
-
-    /// Returns the place of a way that was not measured often enough.
-    fn untried(&self, count: usize) -> Option<usize> {
-        let best = self.best(count);
-        let is_open = |way: &usize| {
-            let count = self.times[*way].count;
-            let was_first = *way != BROADCAST && count == 1;
-            count < FIRST_TRIES && (was_first || self.factor(*way, best) < CLEARLY_SLOWER)
-        };
-        (0..count).filter(is_open).min_by_key(|way| (*way == BROADCAST, self.times[*way].count))
-    }
-
-    /// Returns what tasks should know about the class: whether links suit, and whether another way is clearly better. Returns
-    /// `None` while one of the first `count` ways was not measured often enough.
-    fn advice(&self, (bytes, hosts): Class, count: usize) -> Option<(bool, bool)> {
-        if self.untried(count).is_some() {
-            return None;
-        }
-        let best = self.best(count);
-        // Longer bodies, or more hosts, of the same class.
-        let most = (4_u64 << (bytes + hosts).min(61)) as f64;
-        let is_quick = |(time, amount): Time| time.mul_f64(most / amount as f64) <= QUICK;
-        let factor = self.factor(ITERATIVE, best);
-        let links = factor <= LINKS_GAIN && self.times[ITERATIVE].shortest().is_some_and(is_quick);
-        Some((links, factor >= CLEARLY_SLOWER))
-    }
-
-    /// Returns the place of the way of a multicast that can be measured.
-    fn next_measured(&mut self, count: usize) -> usize {
-        let best = self.best(count);
-        let way = self.untried(count).unwrap_or_else(|| {
-            let is_due = |way: &usize| {
-                let rarer = if *way == BROADCAST { 1 << self.given_up } else { 1 };
-                f64::from(self.since[*way]) >= f64::from(RETRY_AFTER * rarer) * self.factor(*way, best)
-            };
-            (0..count).filter(|way| *way != best).find(is_due).unwrap_or(best)
-        });
-        self.since.iter_mut().for_each(|since| *since = since.saturating_add(1));
-        self.since[way] = 0;
-        way
-    }
+/// Returns the place of the way of a multicast that can be measured. Broadcasts come last, because the times of the other
+/// ways limit how long one may take ([`Choice::time_limit`]).
+fn next_measured(record: &Record, count: usize) -> usize {
+    record.next(if record.is_settled(BROADCAST) { count } else { BROADCAST })
 }
 
-impl Record {
-    /// Returns a line with the shortest of the last times of each way.
-    fn summary(&self, (bytes, hosts): Class) -> String {
-        let time = |times: &Times| match times.seconds() {
-            Some(seconds) => format!("{:.0} us", seconds * 1e6),
-            None => "not measured".to_owned(),
-        };
-        let times: Vec<String> =
-            (WAYS.iter().zip(&self.times)).map(|(way, times)| format!("{} {}", way.name(), time(times))).collect();
-        let (bytes, hosts) = (1_u64 << bytes, 1_u64 << hosts);
-        let (bytes_end, hosts_end) = (2 * bytes - 1, 2 * hosts - 1);
-        format!("multicasts of {bytes} to {bytes_end} bytes to {hosts} to {hosts_end} hosts: {}", times.join(", "))
-    }
+/// Returns what tasks should know about the class: whether links suit, and whether another way is clearly better. Returns
+/// `None` while one of the first `count` ways was not measured often enough.
+fn advice(record: &Record, count: usize) -> Option<(bool, bool)> {
+    let factor = factor(record, ITERATIVE, record.best(count));
+    let is_quick = record.cost(ITERATIVE) * 4.0 <= QUICK.as_micros() as f32;
+    record.is_settled(count).then_some((factor <= LINKS_GAIN && is_quick, factor >= CLEARLY_SLOWER))
+}
+
+/// Returns a line with the time of each way.
+fn summary((bytes, hosts): &Class, record: &Record) -> String {
+    let time = |way| match record.cost(way) {
+        cost if cost.is_finite() => format!("{cost:.0} us"),
+        _ => "not measured".to_owned(),
+    };
+    let times: Vec<String> = (0..WAYS.len()).map(|way| format!("{} {}", WAYS[way].name(), time(way))).collect();
+    let (bytes, hosts) = (1_u64 << bytes, 1_u64 << hosts);
+    let (bytes_end, hosts_end) = (2 * bytes - 1, 2 * hosts - 1);
+    format!("multicasts of {bytes} to {bytes_end} bytes to {hosts} to {hosts_end} hosts: {}", times.join(", "))
 }
 
 /// A multicast that is being measured.
 struct Measurement {
     class: Class,
-    amount: u64,
+    /// How many times as long it takes as the shortest one of its class.
+    scale: f32,
     /// The place of the way in [`WAYS`].
     way: usize,
     /// The number of ways that were possible.
@@ -197,18 +115,17 @@ impl Choice {
         let receivers = receivers.filter(|_| bytes >= MEASURED_BYTES_MIN && !is_busy);
         let Some(left) = receivers else {
             let record = self.records.get(&class(bytes.max(MEASURED_BYTES_MIN), hosts));
-            let best = record.map(|record| (record, record.best(count)));
-            let is_better = |(record, best): &(&Record, usize)| {
-                bytes >= ALIKE_BYTES_MIN || record.factor(ITERATIVE, *best) >= CLEARLY_SLOWER
+            let is_better = |record: &&Record| {
+                bytes >= ALIKE_BYTES_MIN || factor(record, ITERATIVE, record.best(count)) >= CLEARLY_SLOWER
             };
-            return (WAYS[best.filter(is_better).map_or(ITERATIVE, |(_, best)| best)], None);
+            return (WAYS[record.filter(is_better).map_or(ITERATIVE, |record| record.best(count))], None);
         };
-        let (class, amount) = (class(bytes, hosts), amount(bytes, hosts));
-        let way = self.records.entry(class).or_default().next_measured(count);
+        let (class, scale) = (class(bytes, hosts), scale(bytes, hosts));
+        let way = next_measured(self.records.entry(class).or_insert(Record::new(&RULES)), count);
         self.last_number = self.last_number.wrapping_add(1);
         let (number, since) = (self.last_number, now);
         self.measurement =
-            Some(Measurement { class, amount, way, ways: count, since, left, number, was_given_up: false });
+            Some(Measurement { class, scale, way, ways: count, since, left, number, was_given_up: false });
         (WAYS[way], Some(self.last_number))
     }
 
@@ -217,11 +134,10 @@ impl Choice {
     /// measured.
     pub fn time_limit(&self, bytes: usize, hosts: usize) -> Option<Duration> {
         let record = self.records.get(&class(bytes, hosts))?;
-        let others = (0..WAYS.len()).filter(|way| *way != BROADCAST);
-        // The measured ones may have been smaller.
-        let scale = |of: u64| (amount(bytes, hosts) as f64 / of as f64).max(1.0);
-        let times = others.filter_map(|way| record.times[way].shortest());
-        times.map(|(time, of)| time.mul_f64(CLEARLY_SLOWER * scale(of))).min()
+        let cost = record.cost(record.best(BROADCAST));
+        // Rounded: the function of `f32` would call the C library.
+        let micros = (cost * CLEARLY_SLOWER * scale(bytes, hosts) + 0.5) as u64;
+        cost.is_finite().then(|| Duration::from_micros(micros))
     }
 
     /// Notes that the broadcast that is being measured was given up.
@@ -240,7 +156,7 @@ impl Choice {
     pub fn summary(&self) -> impl Iterator<Item = String> + '_ {
         let taken: Vec<String> = self.taken.iter().map(|(way, count)| format!("{count} {}", way.name())).collect();
         let first = format!("multicasts: {}", if taken.is_empty() { "none".to_owned() } else { taken.join(", ") });
-        once(first).chain(self.records.iter().map(|(class, record)| record.summary(*class)))
+        once(first).chain(self.records.iter().map(|(class, record)| summary(class, record)))
     }
 
     /// Counts from 0 again. The measurements remain.
@@ -253,12 +169,15 @@ impl Choice {
         let Some(open) = self.measurement.as_mut().filter(|open| open.number == number) else { return };
         open.left -= 1;
         if open.left == 0 {
-            let record = self.records.entry(open.class).or_default();
-            record.times[open.way].add((now.saturating_sub(open.since), open.amount));
-            if open.way == BROADCAST {
-                record.given_up = if open.was_given_up { GIVEN_UP_MAX.min(record.given_up + 1) } else { 0 };
+            let record = self.records.entry(open.class).or_insert(Record::new(&RULES));
+            let before = record.cost(open.way);
+            let cost = (now.saturating_sub(open.since).as_secs_f32() * 1e6).max(1.0) / open.scale;
+            record.observe(open.way, cost);
+            if open.was_given_up && record.best(WAYS.len()) != open.way {
+                // How long it would have taken is not known: twice as long as was assumed, if it is given up again.
+                record.assume(open.way, if before.is_finite() { cost.max(2.0 * before) } else { cost });
             }
-            if let Some((links, clearly_other_way)) = record.advice(open.class, open.ways) {
+            if let Some((links, clearly_other_way)) = advice(record, open.ways) {
                 self.advice.set(open.class, links, clearly_other_way);
             }
             self.measurement = None;
@@ -280,8 +199,10 @@ fn class(bytes: usize, hosts: usize) -> Class {
     (bytes.ilog2(), hosts.ilog2())
 }
 
-fn amount(bytes: usize, hosts: usize) -> u64 {
-    (bytes as u64).saturating_mul(hosts as u64)
+/// Returns how many times as long a multicast takes as the shortest one of its class to the fewest hosts.
+fn scale(bytes: usize, hosts: usize) -> f32 {
+    let part = |of: usize| of as f32 / (1_u64 << of.ilog2()) as f32;
+    part(bytes) * part(hosts)
 }
 
 #[cfg(test)]
