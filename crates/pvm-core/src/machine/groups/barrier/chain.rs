@@ -38,6 +38,16 @@ impl Chain {
         Chain { number, disclosed: 0, stored, computed: (0, Vec::new()) }
     }
 
+    /// Returns the number of the chain.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Returns whether all releases were disclosed.
+    pub fn is_used_up(&self) -> bool {
+        self.disclosed == LINKS
+    }
+
     /// Returns the release that was disclosed last, or the anchor.
     pub fn last(&mut self, one_way: &OneWay) -> Release {
         Release { chain: self.number, index: self.disclosed, value: self.value(one_way, self.disclosed) }
@@ -45,7 +55,7 @@ impl Chain {
 
     /// Discloses the next release, if there is one left.
     pub fn disclose(&mut self, one_way: &OneWay) -> Option<Release> {
-        if self.disclosed == LINKS {
+        if self.is_used_up() {
             return None;
         }
         self.disclosed += 1;

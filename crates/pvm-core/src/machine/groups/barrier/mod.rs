@@ -1,0 +1,178 @@
+//! Barriers of a group with members on several hosts. [`OverHosts`] owns the state of such a barrier, on each host that
+//! keeps the group; nobody else knows it. Its interface is a set of methods of [`Group`]:
+//!
+//! * `arrivals`: the members of this host arrive, and learn how the barrier has ended. Their arrivals go straight to where
+//!   the barrier meets, or combined with those of others, along a tree.
+//! * `meeting`: arrivals are counted, at the master or at a coordinator.
+//! * `release`: the hosts learn that the barrier has ended: by a frame for each, by one datagram, or down the tree. `chain`
+//!   proves who has made a release, and `faster_way` measures whether the datagram is faster.
+//! * `elsewhere`: the master lets barriers meet at a coordinator, and takes them back.
+//!
+//! While all members live on one host, they meet in the page of that host, and no daemon takes part.
+
+mod arrivals;
+mod chain;
+mod elsewhere;
+mod faster_way;
+mod meeting;
+mod release;
+
+use self::arrivals::Passage;
+pub use self::arrivals::Report;
+use self::elsewhere::{Appointment, Pauses, Recall, Wishes};
+use self::meeting::{Pending, Turn};
+use self::release::{Reach, Releases};
+use super::Group;
+use crate::machine::core::Core;
+use crate::release::Release;
+use crate::tid::Tid;
+use crate::time::Time;
+use crate::wire::{Arrival, Waiting};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Where the members of a group meet. The master knows it; another host knows only whether there is a coordinator.
+#[derive(Default)]
+enum Place {
+    /// At the master: there are no members. On another host: where the master says, but at no coordinator.
+    #[default]
+    Nowhere,
+    /// In the page of that host.
+    PageOf(Tid),
+    /// At the master, as soon as that host has sent the arrivals from its page.
+    Moving(Tid),
+    /// At the master.
+    Master,
+    /// At another host than the master.
+    Coordinator(Appointment),
+    /// At the master, as soon as the hosts have reported who waits at the coordinator.
+    TakenBack(Recall),
+}
+
+/// A barrier over several hosts, as one host knows it.
+#[derive(Default)]
+pub(super) struct OverHosts {
+    place: Place,
+    /// The arrivals that pass through this host.
+    passage: Passage,
+    /// Where the barrier meets: the members that have arrived.
+    pending: Option<Pending>,
+    /// At the master: how many barriers have ended.
+    generation: u32,
+    /// At the master: arrivals that wait until it knows who has arrived elsewhere; each with its sender.
+    queue: VecDeque<(Tid, Arrival)>,
+    /// At the master: what it knows about the arrivals of each member.
+    turns: BTreeMap<Tid, Turn>,
+    /// Where the barrier meets: the way back.
+    releases: Releases,
+    /// At the master: when there may be a coordinator.
+    pauses: Pauses,
+    /// Arrivals that came before the news that this host is the coordinator, and the chain for which they came.
+    early: (u32, Vec<Arrival>),
+}
+
+/// What the barriers of all groups share on this host.
+#[derive(Default)]
+pub struct Shared {
+    last_turn: u64,
+    last_chain: u32,
+    last_change: u64,
+    reach: Reach,
+    wishes: Wishes,
+}
+
+impl Shared {
+    pub fn is_idle(&self) -> bool {
+        self.wishes.is_idle()
+    }
+    pub fn task_gone(&mut self, tid: Tid) {
+        self.wishes.task_gone(tid);
+    }
+    pub fn host_gone(&mut self, host: Tid) {
+        self.reach.host_gone(host);
+        self.wishes.host_gone(host);
+    }
+    /// Handles a host's news that it got a release of this host only when it was repeated.
+    pub fn release_missed(&mut self, host: Tid) {
+        self.reach.missed(host);
+    }
+    /// Returns a number for an order that hosts acknowledge.
+    pub fn next_change(&mut self) -> u64 {
+        self.last_change += 1;
+        self.last_change
+    }
+    /// Returns a number for a new chain.
+    fn next_chain(&mut self) -> u32 {
+        self.last_chain = self.last_chain.wrapping_add(1);
+        self.last_chain
+    }
+}
+
+impl OverHosts {
+    /// Returns how many members the barrier that meets here needs, and which have arrived, for the group server.
+    pub fn waiting(&self) -> Option<Waiting> {
+        let pending = self.pending.as_ref()?;
+        let need = u16::try_from(pending.need).unwrap_or(u16::MAX);
+        Some(Waiting { need, tids: pending.members.iter().copied().collect() })
+    }
+    /// Returns the coordinator, if there is one.
+    fn coordinator(&self) -> Option<Tid> {
+        match &self.place {
+            Place::Coordinator(appointment) => Some(appointment.by),
+            _ => None,
+        }
+    }
+    /// Returns the host in whose page, or at which, members meet, unless they meet at the master.
+    pub fn meets_on(&self) -> Option<Tid> {
+        match &self.place {
+            Place::PageOf(host) => Some(*host),
+            _ => self.coordinator(),
+        }
+    }
+    /// Returns whether members meet in the page of that host.
+    pub fn meets_in_page_of(&self, host: Tid) -> bool {
+        matches!(self.place, Place::PageOf(at) if at == host)
+    }
+    /// Returns the host that knows who waits, if it is not the master.
+    pub fn known_to(&self) -> Option<Tid> {
+        match &self.place {
+            Place::Moving(host) => Some(*host),
+            _ => self.meets_on(),
+        }
+    }
+    /// Returns the last release of the master's chain.
+    pub fn chain(&mut self, core: &Core) -> Option<Release> {
+        self.releases.last_of_chain(core.settings.one_way.as_ref())
+    }
+    /// Returns when [`Group::barrier_on_time`] must be called next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.passage.next_deadline().into_iter().chain(self.releases.next_deadline()).min()
+    }
+}
+
+impl Group {
+    /// Does what is due.
+    pub fn barrier_on_time(&mut self, core: &mut Core, shared: &mut Shared) {
+        let now = core.now;
+        let is_due = |when: Option<Time>| when.is_some_and(|when| when <= now);
+        self.arrivals_on_time(core, shared);
+        if is_due(self.barrier.releases.next_deadline()) {
+            self.repeat_release(core);
+        }
+    }
+
+    /// Handles a change of the members, on the master before it is told: others are expected from now on, and the chain of
+    /// releases has ended.
+    pub fn barrier_members_changed(&mut self, core: &mut Core, shared: &mut Shared) {
+        self.send_held(core, shared);
+        self.version += 1;
+        self.barrier.passage.begin_anew(None);
+        self.barrier.releases.end_chain();
+    }
+
+    /// Handles the loss of a host: it may coordinate, owe a report, have kept arrivals, or have a page with arrivals.
+    pub fn barrier_host_lost(&mut self, core: &mut Core, shared: &mut Shared, host: Tid) {
+        self.coordination_host_lost(core, shared, host);
+        self.passage_host_lost(core, shared, host);
+        self.page_host_lost(core, shared, host);
+    }
+}
