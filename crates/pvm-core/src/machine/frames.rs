@@ -50,10 +50,6 @@ impl Parts {
                     group.barrier_ended(core, from, &ended, outcome, release.as_ref(), late);
                 });
             }
-            // A release that is not accepted comes late, or another host lies; only datagrams are counted.
-            Frame::Released { id, release, .. } => {
-                self.groups.with(id, |group, _| group.released(core, &release, true));
-            }
             Frame::ReleaseMissed => self.groups.release_missed(from),
             Frame::Recalled { id, number, passed, arrivals } if core.is_master() => {
                 self.groups.recall_reported(core, from, id, number, Report { passed, arrivals });

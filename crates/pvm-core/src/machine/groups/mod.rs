@@ -351,7 +351,7 @@ impl Groups {
             core.reply(tid, wait, Err(code));
             return self.drop_empty(core, id);
         }
-        self.with(id, |group, shared| group.take_back(core, shared, false, Tid::NONE));
+        self.with(id, |group, shared| group.take_back(core, shared, false));
         let Some(group) = self.by_id(id) else { return };
         let instance = group.add(tid);
         group.shortage.member_joined();
@@ -403,7 +403,7 @@ impl Groups {
     /// Removes a member. Returns the number that acknowledgements of the change carry; see [`Groups::change_group`].
     fn remove_member(&mut self, core: &mut Core, id: u64, tid: Tid, asking_host: Tid) -> u64 {
         self.memberships.remove(tid, id);
-        self.with(id, |group, shared| group.take_back(core, shared, false, Tid::NONE));
+        self.with(id, |group, shared| group.take_back(core, shared, false));
         let Some(group) = self.by_id(id) else { return NO_ACK };
         let size = group.size();
         let Some(instance) = group.remove(tid) else { return NO_ACK };
@@ -450,7 +450,7 @@ impl Groups {
     /// Handles a datagram that anybody may have sent.
     pub fn datagram_received(&mut self, core: &mut Core, bytes: &[u8]) -> Result<(), DatagramError> {
         let ReleaseDatagram { group, release } = ReleaseDatagram::read(bytes)?;
-        let accepted = self.with(group, |group, _| group.released(core, &release, false));
+        let accepted = self.with(group, |group, _| group.released(core, &release));
         accepted.unwrap_or(Err(DatagramError::Unexpected))
     }
 

@@ -3,7 +3,7 @@
 //! A host learns of a group when one of its tasks asks for it; from then on the master sends it every change until the
 //! group ends. A join or leave is answered when all hosts with a replica have acknowledged the change. So when the call
 //! of a task that joins or leaves returns, all hosts with a replica know the change.
-use super::barrier::{Report, Shared};
+use super::barrier::{Appointment, Report, Shared};
 use super::{Group, Groups, NO_ACK, NO_MEMBER, act};
 use crate::codes::Code;
 use crate::machine::core::Core;
@@ -360,7 +360,7 @@ impl Group {
             GroupChange::Chain(anchor) => self.chain_begun(core, Some(anchor.clone())),
             GroupChange::Prepare { by } => self.prepare_for(core, *by),
             GroupChange::Coordinate { by, anchor, start } => {
-                self.coordinated(core, shared, *by, anchor, start.as_ref());
+                self.coordinate(core, shared, Appointment::of(*by), anchor, start.as_ref());
             }
             GroupChange::Take | GroupChange::Give | GroupChange::Release { .. } => {
                 self.page_ordered(core, shared, change);

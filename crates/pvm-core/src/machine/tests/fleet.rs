@@ -402,10 +402,7 @@ impl Fleet {
             Action::ForgetHost { host: other } => self.forget(host, other),
             Action::SendHost { host: other, frame } => {
                 assert_ne!(host, other);
-                self.repeated_releases += usize::from(matches!(
-                    frame,
-                    Frame::BarrierEnded { late: true, .. } | Frame::Released { late: true, .. }
-                ));
+                self.repeated_releases += usize::from(matches!(frame, Frame::BarrierEnded { late: true, .. }));
                 if self.links.contains(&pair(host, other)) {
                     self.control.entry((host, other)).or_default().push_back(Item::Frame(encode(&frame)));
                 }

@@ -367,12 +367,13 @@ fn only_the_named_host_coordinates() {
     let version = 4;
     let arrival = Arrival { tid: victim, turn: 1 << 40, version, count: -1, lan: false };
     let release = Release { chain: 1, index: 3, value: [7; CHAIN_VALUE_BYTES] };
+    let ended: Vec<(Tid, u64)> = programs.members.iter().flat_map(|one| (0..60).map(|turn| (one.tid, turn))).collect();
     let frames = || {
         vec![
             Frame::Arrived { id, arrivals: vec![arrival.clone()], chain: None },
             Frame::Arrived { id, arrivals: vec![arrival.clone()], chain: Some(1) },
             Frame::Arrived { id, arrivals: vec![arrival.clone()], chain: Some(2) },
-            Frame::Released { id, release: release.clone(), late: true },
+            Frame::BarrierEnded { id, ended: ended.clone(), failure: None, release: Some(release.clone()), late: true },
             Frame::HandBack { id },
             Frame::Recalled { id, number: 1, passed: 900, arrivals: vec![arrival.clone()] },
             Frame::GroupChanged { id, number: 0, change: GroupChange::Recall { number: 1 } },

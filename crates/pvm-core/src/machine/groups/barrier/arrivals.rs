@@ -48,21 +48,14 @@ pub(super) struct Passage {
     /// The arrivals of this host's members that have not been answered, by member and number.
     own: BTreeMap<(Tid, u64), OwnArrival>,
     held: Vec<Arrival>,
-    /// The members that have arrived through this host at the present barrier, and those that did at the barrier before.
+    /// The members that have arrived through this host at the present barrier, and those that are expected because they
+    /// did so at the barrier before.
     seen: BTreeSet<Tid>,
     expected: BTreeSet<Tid>,
-    /// How many members in `expected` are not in `seen`.
-    missing: usize,
-    /// Whether members were late at the present barrier: nothing is kept back any more.
-    is_late: bool,
-    /// The hosts from which arrivals came.
-    below: BTreeSet<Tid>,
     /// When `held` is sent, at the latest.
     hold_until: Option<Time>,
     /// When the arrivals that are not direct are sent again.
     repeat_at: Option<Time>,
-    /// Whether this host has connected to its children in the tree.
-    is_connected: bool,
     /// The host that has repeated the last release, and the release, until the next arrival of a member shows whether it
     /// had heard the release before.
     repeated: Option<(Tid, Release)>,
@@ -95,23 +88,18 @@ impl Passage {
         if self.seen.contains(&arrival.tid) {
             // All members of the earlier barrier have arrived there, so this is the next barrier.
             self.expected = std::mem::take(&mut self.seen);
-            (self.missing, self.is_late) = (self.expected.len(), false);
         }
-        if self.expected.contains(&arrival.tid) {
-            self.missing -= 1;
-        }
+        self.expected.remove(&arrival.tid);
         self.seen.insert(arrival.tid);
         self.held.push(arrival);
-        self.missing == 0 || self.is_late
+        self.expected.is_empty()
     }
 
     /// Forgets who arrived, because the members or hosts have changed.
     fn restart(&mut self) {
-        (self.missing, self.is_late, self.is_connected) = (0, false, false);
         self.repeated = None;
         self.seen.clear();
         self.expected.clear();
-        self.below.clear();
     }
 
     /// Begins a new chain of releases, or goes on without one, for other members or at another place.
@@ -212,10 +200,8 @@ impl Group {
     /// Connects this host to its children in the tree. A child uses the link as soon as it is there. If it cannot be
     /// made, the child's arrivals go to the master, and nobody is to blame.
     fn connect_children(&mut self, core: &mut Core) {
-        if self.barrier.coordinator().is_some() || std::mem::replace(&mut self.barrier.passage.is_connected, true) {
-            return;
-        }
-        let Some(tree) = tree_of(core, self) else { return };
+        let knows_tree = self.barrier.coordinator().is_some() || !self.barrier.passage.seen.is_empty();
+        let Some(tree) = Some(self).filter(|_| !knows_tree).and_then(|group| tree_of(core, group)) else { return };
         let own = tree.iter().position(|host| *host == core.own_host());
         for child in own.into_iter().flat_map(|own| binomial::children(own, tree.len())) {
             core.try_link(tree[child]);
@@ -252,7 +238,6 @@ impl Group {
         let mut due: Vec<Arrival> = arrivals.into_iter().filter(is_due).collect();
         due.sort_by_key(|arrival| arrival.tid);
         due.dedup_by_key(|arrival| arrival.tid);
-        self.barrier.passage.below.insert(from);
         self.pass_on(core, shared, due);
     }
 
@@ -311,7 +296,8 @@ impl Group {
         let now = core.now;
         let is_due = |when: Option<Time>| when.is_some_and(|when| when <= now);
         if is_due(self.barrier.passage.hold_until) {
-            self.barrier.passage.is_late = true;
+            // They are late: nothing is kept back any more.
+            self.barrier.passage.expected.clear();
             self.send_held(core, shared);
         }
         if is_due(self.barrier.passage.repeat_at) {
@@ -321,9 +307,9 @@ impl Group {
 
     /// Handles the loss of a host: it may have kept arrivals of this host's members. If there is a coordinator, and the
     /// loss concerns the group, the master takes the barriers back.
-    pub(super) fn passage_host_lost(&mut self, core: &mut Core, shared: &mut Shared, host: Tid) {
+    pub(super) fn passage_host_lost(&mut self, core: &mut Core, shared: &mut Shared) {
         let passage = &self.barrier.passage;
-        if self.barrier.coordinator().is_none() && (!passage.own.is_empty() || passage.below.contains(&host)) {
+        if self.barrier.coordinator().is_none() && !passage.seen.is_empty() {
             self.send_held(core, shared);
             self.send_again(core, shared);
             self.barrier.passage.restart();
@@ -381,7 +367,7 @@ impl Group {
         // The member did not need the repetition.
         passage.repeated.take_if(|(_, repeated)| repeated == release);
         // Not accepted if the chain has ended meanwhile, or if the release was repeated here.
-        let _ = self.released(core, release, false);
+        let _ = self.released(core, release);
     }
 
     /// Handles the news that the barrier of these arrivals has ended: of the master, or of the coordinator. If it should
@@ -413,25 +399,16 @@ impl Group {
         }
     }
 
-    /// Handles a release that anybody may have sent. If a host of the machine has sent it on a control link
-    /// (`passes_on`), this host sends it on to those whose arrivals came through it.
+    /// Handles a release that anybody may have sent.
     ///
     /// The master ends a chain before it changes the members, and so does this host. So if the release is of the chain
     /// that this host knows, it releases exactly the members that this host knows, and all arrivals of this host that
     /// were not answered before.
-    pub fn released(
-        &mut self,
-        core: &mut Core,
-        release: &Release,
-        passes_on: bool,
-    ) -> Result<(), DatagramError> {
+    pub fn released(&mut self, core: &mut Core, release: &Release) -> Result<(), DatagramError> {
         let one_way = core.settings.one_way.clone().ok_or(DatagramError::Unexpected)?;
         let passage = &mut self.barrier.passage;
         passage.known_chain.as_mut().ok_or(DatagramError::Unexpected)?.accept(&one_way, release)?;
         passage.repeat_at = None;
-        for host in passage.below.iter().filter(|_| passes_on) {
-            core.send_host(*host, Frame::Released { id: self.id, release: release.clone(), late: false });
-        }
         let mut before = Tid::NONE;
         for (key, own) in std::mem::take(&mut passage.own) {
             if std::mem::replace(&mut before, key.0) == key.0 {
@@ -468,7 +445,7 @@ mod tests {
         assert!(!passage.add(arrival(3, 6)));
         assert!(passage.add(arrival(2, 7)));
         assert!(!passage.add(arrival(1, 8)) && !passage.add(arrival(2, 9)) && passage.add(arrival(3, 10)));
-        passage.is_late = true;
+        passage.expected.clear();
         assert!(!passage.add(arrival(3, 11)), "a new barrier");
     }
 }

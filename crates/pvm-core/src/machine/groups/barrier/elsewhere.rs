@@ -39,12 +39,19 @@ const USEFUL_TIMES: u32 = 8;
 
 /// A coordinator that has been appointed. The other fields are the master's.
 #[derive(Default)]
-pub(super) struct Appointment {
+pub struct Appointment {
     pub by: Tid,
     since: Time,
     /// The hosts that were told, and the number of members.
     told: BTreeSet<Tid>,
     need: u32,
+}
+
+impl Appointment {
+    /// Returns the appointment of a coordinator, as another host than the master knows it.
+    pub fn of(by: Tid) -> Appointment {
+        Appointment { by, ..Appointment::default() }
+    }
 }
 
 /// Barriers that are being taken back.
@@ -127,7 +134,7 @@ impl Groups {
     fn wishes_changed(&mut self, core: &mut Core) {
         self.with_each(|group, shared| {
             if group.barrier.coordinator().is_some_and(|by| group.wanted(core, shared) != by) {
-                group.take_back(core, shared, false, Tid::NONE);
+                group.take_back(core, shared, false);
             }
             group.prepare(core, shared);
         });
@@ -213,19 +220,13 @@ impl Group {
     /// Handles a coordinator's request to take its barriers back.
     pub fn handed_back(&mut self, core: &mut Core, shared: &mut Shared, from: Tid) {
         if core.is_master() && self.barrier.coordinator() == Some(from) {
-            self.take_back(core, shared, false, Tid::NONE);
+            self.take_back(core, shared, false);
         }
     }
 
     /// Takes the barriers of a group back from its coordinator, if there is one. With `pauses`, the coordinator was of
-    /// no use. The host `lost` cannot report.
-    pub fn take_back(
-        &mut self,
-        core: &mut Core,
-        shared: &mut Shared,
-        pauses: bool,
-        lost: Tid,
-    ) {
+    /// no use.
+    pub fn take_back(&mut self, core: &mut Core, shared: &mut Shared, pauses: bool) {
         let own = core.own_host();
         let Place::Coordinator(appointment) = &mut self.barrier.place else { return };
         let Appointment { by, since, told, need } = std::mem::take(appointment);
@@ -237,7 +238,7 @@ impl Group {
             *last = if was_useful { PAUSE_MIN } else { (before * 2).min(PAUSE_MAX) };
         }
         let number = shared.next_change();
-        let can_report = |host: &Tid| *host != own && *host != lost && core.hosts.is_known(*host);
+        let can_report = |host: &Tid| *host != own && core.hosts.is_known(*host);
         let missing: BTreeSet<Tid> = told.into_iter().filter(can_report).collect();
         for host in &missing {
             core.acks.expect(*host, Ack::Group(number), core.now);
@@ -268,7 +269,7 @@ impl Group {
     pub(super) fn coordination_host_lost(&mut self, core: &mut Core, shared: &mut Shared, host: Tid) {
         match &mut self.barrier.place {
             Place::Coordinator(appointment) if appointment.told.contains(&host) => {
-                self.take_back(core, shared, false, host);
+                self.take_back(core, shared, false);
             }
             Place::TakenBack(recall) => {
                 recall.missing.remove(&host);
@@ -300,14 +301,14 @@ impl Group {
                 if host != from && (from != by || is_over || host == core.own_host()) {
                     continue;
                 }
-                self.barrier.note_turn(key.0, key.1);
+                self.barrier.note_turn(&arrival);
                 // The group may have grown since the coordinator was appointed, and this member knew that.
                 let is_same = arrival.count == ALL_MEMBERS || u32::try_from(arrival.count) == Ok(need);
                 match () {
                     () if is_over => self.tell(core, key, Ok(())),
                     () if pending.arrivals.contains(&key) => {}
-                    () if is_same && !pending.members.contains(&arrival.tid) => pending.count(&arrival, host),
-                    () => others.push((host, arrival)),
+                    () if is_same && !pending.members.contains(&arrival.tid) => pending.count(&arrival),
+                    () => others.push(arrival),
                 }
             }
         }
@@ -328,18 +329,7 @@ impl Group {
     }
 
     /// Follows the master's choice of a coordinator. `start`: the secret of the chain, if this host is the coordinator.
-    pub fn coordinated(
-        &mut self,
-        core: &mut Core,
-        shared: &mut Shared,
-        by: Tid,
-        anchor: &Release,
-        start: Option<&ChainValue>,
-    ) {
-        self.coordinate(core, shared, Appointment { by, ..Appointment::default() }, anchor, start);
-    }
-
-    fn coordinate(
+    pub fn coordinate(
         &mut self,
         core: &mut Core,
         shared: &mut Shared,

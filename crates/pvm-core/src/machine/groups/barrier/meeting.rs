@@ -38,8 +38,6 @@ pub(super) struct Pending {
     maybe_until: Time,
     /// The arrivals by way of the daemons: member and number.
     pub arrivals: BTreeSet<(Tid, u64)>,
-    /// The hosts from which these arrivals came.
-    pub senders: BTreeSet<Tid>,
     /// Whether a member has asked for a release by broadcast.
     pub lan: bool,
     /// The host, if any, in whose page some of the members wait until the master releases them.
@@ -65,11 +63,10 @@ impl Pending {
     }
 
     /// Counts an arrival.
-    pub fn count(&mut self, arrival: &Arrival, sender: Tid) {
+    pub fn count(&mut self, arrival: &Arrival) {
         self.maybe_arrived.remove(&arrival.tid);
         self.members.insert(arrival.tid);
         self.arrivals.insert((arrival.tid, arrival.turn));
-        self.senders.insert(sender);
         self.lan |= arrival.lan;
         self.arrived += 1;
     }
@@ -83,14 +80,11 @@ impl Pending {
 }
 
 /// What the master knows about the arrivals of a member.
-#[derive(Default)]
 pub(super) struct Turn {
     /// The version of the group since which the task is a member.
     since: u64,
     /// The number of the last arrival.
     last: u64,
-    /// How its barrier has ended.
-    outcome: Option<Result<(), Code>>,
 }
 
 impl OverHosts {
@@ -100,22 +94,17 @@ impl OverHosts {
     }
     /// Records since which version of the group a task is a member.
     pub fn member_came(&mut self, tid: Tid, version: u64) {
-        self.turns.insert(tid, Turn { since: version, ..Turn::default() });
+        self.turns.insert(tid, Turn { since: version, last: 0 });
     }
     /// Forgets a member that has gone.
     pub fn member_gone(&mut self, tid: Tid) {
         self.turns.remove(&tid);
     }
     /// Records an arrival. Returns whether it is new.
-    pub(super) fn note_turn(&mut self, tid: Tid, turn: u64) -> bool {
-        let known = self.turns.get_mut(&tid).filter(|known| known.last < turn);
-        known.map(|known| (known.last, known.outcome) = (turn, None)).is_some()
-    }
-    /// Records how the barrier of an arrival has ended.
-    pub(super) fn note_outcome(&mut self, (tid, turn): (Tid, u64), outcome: Result<(), Code>) {
-        if let Some(known) = self.turns.get_mut(&tid).filter(|known| known.last == turn) {
-            known.outcome = Some(outcome);
-        }
+    pub(super) fn note_turn(&mut self, arrival: &Arrival) -> bool {
+        let is_newer = |known: &&mut Turn| arrival.version >= known.since && arrival.turn > known.last;
+        let known = self.turns.get_mut(&arrival.tid).filter(is_newer);
+        known.map(|known| known.last = arrival.turn).is_some()
     }
 }
 
@@ -181,8 +170,8 @@ impl Group {
         if is_complete {
             self.end_barrier(core, shared, Ok(()));
         }
-        for (sender, arrival) in std::mem::take(&mut self.barrier.queue) {
-            self.count_at_master(core, shared, sender, arrival);
+        for arrival in std::mem::take(&mut self.barrier.queue) {
+            self.count_at_master(core, shared, arrival);
         }
         self.examine_barrier(core, shared);
         self.choose_place(core, shared);
@@ -245,7 +234,7 @@ impl Group {
         if self.barrier.coordinator().is_some() {
             // The host's report will repeat these arrivals.
             if self.has_members_on(from) {
-                self.take_back(core, shared, true, Tid::NONE);
+                self.take_back(core, shared, true);
             }
             return;
         }
@@ -254,7 +243,7 @@ impl Group {
             let will_report = matches!(&self.barrier.place, Place::TakenBack(recall) if recall.awaits(host));
             if !will_report && self.is_new(core, from, &arrival) {
                 self.release_confirmed(shared, host, core.now);
-                self.arrive_at_master(core, shared, from, arrival);
+                self.arrive_at_master(core, shared, arrival);
             }
         }
     }
@@ -263,46 +252,30 @@ impl Group {
     /// membership, or if its sender may not speak for the member: a host speaks for its own members, and if it has members
     /// in the group, for all members of hosts other than the master.
     fn is_new(&mut self, core: &mut Core, from: Tid, arrival: &Arrival) -> bool {
-        let (own, key) = (core.own_host(), (arrival.tid, arrival.turn));
-        let is_own = key.0.host() == from;
-        if !is_own && (key.0.host() == own || !self.has_members_on(from)) {
-            return false;
+        let is_own = arrival.tid.host() == from;
+        if is_own && !self.barrier.turns.contains_key(&arrival.tid) {
+            self.tell(core, (arrival.tid, arrival.turn), Err(self.code_for_strangers()));
         }
-        let Some(known) = self.barrier.turns.get(&key.0) else {
-            if is_own {
-                self.tell(core, key, Err(self.code_for_strangers()));
-            }
-            return false;
-        };
-        let is_of_member = arrival.version >= known.since;
-        let outcome = known.outcome.filter(|_| is_of_member && is_own && known.last == key.1);
-        if let Some(outcome) = outcome {
-            self.answer_again(core, key, outcome);
-        }
-        is_of_member && self.barrier.note_turn(key.0, key.1)
+        (is_own || arrival.tid.host() != core.own_host() && self.has_members_on(from)) && self.barrier.note_turn(arrival)
     }
 
     /// Handles a new arrival at the master.
-    fn arrive_at_master(&mut self, core: &mut Core, shared: &mut Shared, sender: Tid, arrival: Arrival) {
+    fn arrive_at_master(&mut self, core: &mut Core, shared: &mut Shared, arrival: Arrival) {
         match self.barrier.place {
-            Place::PageOf(host) => {
-                self.barrier.queue.push_back((sender, arrival));
-                self.move_to_master(core, shared, host);
-            }
-            Place::Coordinator(_) => {
-                self.barrier.queue.push_back((sender, arrival));
-                self.take_back(core, shared, true, Tid::NONE);
-            }
-            Place::Moving(_) | Place::TakenBack(_) => self.barrier.queue.push_back((sender, arrival)),
             Place::Master | Place::Nowhere => {
-                self.count_at_master(core, shared, sender, arrival);
-                self.choose_place(core, shared);
+                self.count_at_master(core, shared, arrival);
+                return self.choose_place(core, shared);
             }
+            _ => self.barrier.queue.push_back(arrival),
+        }
+        match self.barrier.place {
+            Place::PageOf(host) => self.move_to_master(core, shared, host),
+            _ => self.take_back(core, shared, true),
         }
     }
 
     /// Counts an arrival at the master; opens the barrier if this arrival was the last.
-    fn count_at_master(&mut self, core: &mut Core, shared: &mut Shared, sender: Tid, arrival: Arrival) {
+    fn count_at_master(&mut self, core: &mut Core, shared: &mut Shared, arrival: Arrival) {
         let size = self.size();
         let need = match arrival.count {
             ALL_MEMBERS => size as u32,
@@ -319,7 +292,7 @@ impl Group {
             return self.tell(core, (arrival.tid, arrival.turn), Err(code));
         }
         let pending = self.barrier.pending.get_or_insert_with(|| Pending::new(need));
-        pending.count(&arrival, sender);
+        pending.count(&arrival);
         if pending.arrived >= pending.need {
             self.end_barrier(core, shared, Ok(()));
         } else if size < need as usize {
@@ -390,7 +363,7 @@ impl Group {
         let pending = self.barrier.pending.get_or_insert_with(|| Pending::new(size as u32));
         for arrival in arrivals {
             if !pending.members.contains(&arrival.tid) {
-                pending.count(&arrival, from);
+                pending.count(&arrival);
             }
         }
         match pending.arrived as usize == size {

@@ -4,7 +4,7 @@
 //! * `arrivals`: the members of this host arrive, and learn how the barrier has ended. Their arrivals go straight to where
 //!   the barrier meets, or combined with those of others, along a tree.
 //! * `meeting`: arrivals are counted, at the master or at a coordinator.
-//! * `release`: the hosts learn that the barrier has ended: by a frame for each, by one datagram, or down the tree. `chain`
+//! * `release`: the hosts learn that the barrier has ended: by a frame for each, or by one datagram. `chain`
 //!   proves who has made a release, and `faster_way` measures whether the datagram is faster.
 //! * `elsewhere`: the master lets barriers meet at a coordinator, and takes them back.
 //!
@@ -19,7 +19,8 @@ mod release;
 
 use self::arrivals::Passage;
 pub use self::arrivals::Report;
-use self::elsewhere::{Appointment, Pauses, Recall, Wishes};
+pub use self::elsewhere::Appointment;
+use self::elsewhere::{Pauses, Recall, Wishes};
 use self::meeting::{Pending, Turn};
 use self::release::{Reach, Releases};
 use super::Group;
@@ -58,8 +59,8 @@ pub(super) struct OverHosts {
     pending: Option<Pending>,
     /// At the master: how many barriers have ended.
     generation: u32,
-    /// At the master: arrivals that wait until it knows who has arrived elsewhere; each with its sender.
-    queue: VecDeque<(Tid, Arrival)>,
+    /// At the master: arrivals that wait until it knows who has arrived elsewhere.
+    queue: VecDeque<Arrival>,
     /// At the master: what it knows about the arrivals of each member.
     turns: BTreeMap<Tid, Turn>,
     /// Where the barrier meets: the way back.
@@ -164,6 +165,8 @@ impl Group {
     /// releases has ended.
     pub fn barrier_members_changed(&mut self, core: &mut Core, shared: &mut Shared) {
         self.send_held(core, shared);
+        // The release is repeated now, because hosts do not accept it after this change.
+        self.repeat_release(core);
         self.version += 1;
         self.barrier.passage.begin_anew(None);
         self.barrier.releases.end_chain();
@@ -172,7 +175,7 @@ impl Group {
     /// Handles the loss of a host: it may coordinate, owe a report, have kept arrivals, or have a page with arrivals.
     pub fn barrier_host_lost(&mut self, core: &mut Core, shared: &mut Shared, host: Tid) {
         self.coordination_host_lost(core, shared, host);
-        self.passage_host_lost(core, shared, host);
+        self.passage_host_lost(core, shared);
         self.page_host_lost(core, shared, host);
     }
 }

@@ -1,9 +1,9 @@
 //! The ends of barriers where they meet: which hosts learn in which way that their members' barrier has ended.
 //!
 //! Each host is told on its control link ([`Frame::BarrierEnded`]). If all members of the group have arrived by way of
-//! their daemons and the barrier has opened, a [`Release`] can be disclosed instead: by one datagram to all hosts, or down
-//! the tree in which the arrivals came. Both can be lost. So the release is repeated on the control links of hosts that
-//! have not shown within [`REPEAT_AFTER`] that they know it; the next arrival of one of their members shows it.
+//! their daemons and the barrier has opened, a [`Release`] can be disclosed instead, by one datagram to all hosts. It can
+//! be lost. So the release is repeated on the control links of hosts that have not shown within [`REPEAT_AFTER`] that they
+//! know it; the next arrival of one of their members shows it.
 use super::chain::Chain;
 use super::faster_way::FasterWay;
 use super::meeting::Pending;
@@ -40,8 +40,6 @@ pub(super) struct Releases {
     /// The last release, and the arrivals that it has ended on each host that has not shown that it knows the release.
     unconfirmed: Ended,
     last: Option<Release>,
-    /// Whether the last release was broadcast.
-    was_broadcast: bool,
     /// When the last release is repeated, and when it is at the latest.
     repeat_at: Option<Time>,
     repeat_by: Time,
@@ -104,23 +102,12 @@ impl Reach {
     }
 }
 
-/// The ways in which a release travels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// On the control link of each host.
-    Each,
-    /// Down the tree in which the arrivals came.
-    Tree,
-    Broadcast,
-}
-
 impl Group {
     /// Ends the barrier at the master: answers or releases the members that have arrived, and begins the next barrier.
     pub(super) fn end_barrier(&mut self, core: &mut Core, shared: &mut Shared, outcome: Result<(), Code>) {
         let Some(pending) = self.barrier.pending.take() else { return };
         let (own, page_host) = (core.own_host(), pending.page_host);
         self.barrier.generation = self.barrier.generation.wrapping_add(1);
-        pending.arrivals.iter().for_each(|arrival| self.barrier.note_outcome(*arrival, outcome));
         // What was not confirmed is repeated now, because the next release replaces it.
         self.repeat_release(core);
         let may_release = outcome.is_ok() && core.settings.one_way.is_some() && self.is_whole(&pending);
@@ -147,68 +134,47 @@ impl Group {
             && pending.members.iter().all(|tid| self.instance_of(*tid).is_some())
     }
 
-    /// Chooses the way of the release of a barrier that the whole group has reached.
-    fn choose_way(&mut self, core: &Core, shared: &Shared, pending: &Pending, hosts: &Ended) -> Way {
-        let count = hosts.len();
+    /// Returns whether a barrier that the whole group has reached is to be released by broadcast to these other hosts.
+    fn is_broadcast(&mut self, core: &Core, shared: &Shared, lan: bool, hosts: &Ended) -> bool {
         let reached = hosts.keys().filter(|host| !shared.reach.is_out_of_reach(**host)).count();
-        let may_broadcast = core.settings.broadcast.is_some() && reached * 2 > count;
-        let is_measured = may_broadcast && !pending.lan && count >= core.settings.barrier_broadcast_hosts;
+        let may_be = core.settings.broadcast.is_some() && reached * 2 > hosts.len();
         let faster_way = &mut self.barrier.releases.faster_way;
-        if !is_measured {
-            faster_way.interrupt();
+        if may_be && !lan && hosts.len() >= core.settings.barrier_broadcast_hosts {
+            return faster_way.is_broadcast(core.now);
         }
-        if may_broadcast && pending.lan || is_measured && faster_way.is_broadcast(core.now) {
-            Way::Broadcast
-        } else if hosts.keys().all(|host| pending.senders.contains(host)) {
-            Way::Each
-        } else {
-            Way::Tree
-        }
+        faster_way.interrupt();
+        may_be && lan
     }
 
     /// Releases a barrier that the whole group has reached. A coordinator discloses a release for each barrier; the master
-    /// only if it does not tell each host anyway.
+    /// only for a broadcast.
     pub(super) fn release(&mut self, core: &mut Core, shared: &mut Shared, pending: Pending) {
         let (own, Some(one_way)) = (core.own_host(), core.settings.one_way.clone()) else { return };
         let mut ended = pending.by_host();
         let here = ended.remove(&own).unwrap_or_default();
         shared.reach.count_barrier();
-        let way = self.choose_way(core, shared, &pending, &ended);
-        let discloses = way != Way::Each || !core.is_master();
-        let chain = self.barrier.releases.chain.as_mut().filter(|_| discloses);
+        let is_broadcast = self.is_broadcast(core, shared, pending.lan, &ended);
+        let chain = self.barrier.releases.chain.as_mut().filter(|_| is_broadcast || !core.is_master());
         let release = chain.and_then(|chain| chain.disclose(&one_way));
-        match (way, &release) {
-            (Way::Broadcast, Some(release)) => self.broadcast_release(core, shared, release, ended),
-            (Way::Tree, Some(release)) => {
-                for host in pending.senders.into_iter().filter(|host| *host != own) {
-                    core.send_host(host, Frame::Released { id: self.id, release: release.clone(), late: false });
-                }
-                self.await_signs(core, release, ended, false);
-            }
-            (Way::Each, _) => self.tell_each(core, ended, Ok(()), release.as_ref(), false),
-            (_, None) => {
-                self.begin_chain(core, shared, &one_way);
-                self.tell_each(core, ended, Ok(()), None, false);
-            }
+        match &release {
+            Some(release) if is_broadcast => self.broadcast_release(core, shared, release, &mut ended),
+            None if is_broadcast => self.begin_chain(core, shared, &one_way),
+            _ => {}
         }
+        self.tell_each(core, ended, Ok(()), release.as_ref(), false);
         self.barrier_ended(core, own, &here, Ok(()), release.as_ref(), false);
     }
 
-    /// Releases a barrier by one datagram to all hosts. Those that do not hear datagrams are told on their control links.
-    fn broadcast_release(&mut self, core: &mut Core, shared: &Shared, release: &Release, ended: Ended) {
+    /// Releases a barrier by one datagram to all hosts. Leaves those in `ended` that do not hear datagrams; awaits signs of
+    /// the others.
+    fn broadcast_release(&mut self, core: &mut Core, shared: &Shared, release: &Release, ended: &mut Ended) {
         let datagram = ReleaseDatagram { group: self.id, release: release.clone() };
         core.push(Action::Broadcast { bytes: crate::wire::encode(&datagram) });
-        let (near, far): (Ended, Ended) = ended.into_iter().partition(|(host, _)| !shared.reach.is_out_of_reach(*host));
-        self.tell_each(core, far, Ok(()), Some(release), false);
-        self.await_signs(core, release, near, true);
-    }
-
-    /// Notes the arrivals that a release has ended, on hosts that have not shown that they know it.
-    fn await_signs(&mut self, core: &Core, release: &Release, ended: Ended, was_broadcast: bool) {
         let releases = &mut self.barrier.releases;
-        (releases.unconfirmed, releases.last) = (ended, Some(release.clone()));
-        (releases.was_broadcast, releases.repeat_at) = (was_broadcast, Some(core.now + REPEAT_AFTER));
-        releases.repeat_by = core.now + REPEAT_AFTER_MAX;
+        let is_far = |host: &Tid| shared.reach.is_out_of_reach(*host);
+        (*ended, releases.unconfirmed) = std::mem::take(ended).into_iter().partition(|(host, _)| is_far(host));
+        releases.last = Some(release.clone());
+        (releases.repeat_at, releases.repeat_by) = (Some(core.now + REPEAT_AFTER), core.now + REPEAT_AFTER_MAX);
     }
 
     /// Begins a new chain of releases, and tells all hosts that keep the group. The present barrier ends without it, so
@@ -228,9 +194,7 @@ impl Group {
     pub(super) fn release_confirmed(&mut self, shared: &mut Shared, host: Tid, now: Time) {
         let releases = &mut self.barrier.releases;
         if releases.unconfirmed.remove(&host).is_some() {
-            if releases.was_broadcast {
-                shared.reach.missed.remove(&host);
-            }
+            shared.reach.missed.remove(&host);
             let repeat_at = (now + REPEAT_AFTER).min(releases.repeat_by);
             releases.repeat_at = (!releases.unconfirmed.is_empty()).then_some(repeat_at);
         }
@@ -240,28 +204,12 @@ impl Group {
     pub(super) fn repeat_release(&mut self, core: &mut Core) {
         let releases = &mut self.barrier.releases;
         releases.repeat_at = None;
-        let (unconfirmed, late) = (std::mem::take(&mut releases.unconfirmed), releases.was_broadcast);
-        let release = releases.last.clone();
-        self.tell_each(core, unconfirmed, Ok(()), release.as_ref(), late);
-    }
-
-    /// Answers an arrival once more: its host has sent it again, because it does not know that the barrier has ended. If
-    /// the barrier was released, the host learns this for all its members; otherwise it could take the release for that
-    /// of a later barrier when it comes.
-    pub(super) fn answer_again(&mut self, core: &mut Core, arrival: (Tid, u64), outcome: Result<(), Code>) {
-        let host = arrival.0.host();
-        let releases = &mut self.barrier.releases;
-        let mut ended = releases.unconfirmed.remove(&host).unwrap_or_default();
-        if !ended.contains(&arrival) {
-            ended.push(arrival);
-        }
-        let release = releases.last.clone();
-        self.tell_each(core, BTreeMap::from([(host, ended)]), outcome, release.as_ref(), false);
+        let (unconfirmed, release) = (std::mem::take(&mut releases.unconfirmed), releases.last.clone());
+        self.tell_each(core, unconfirmed, Ok(()), release.as_ref(), true);
     }
 
     /// Tells the host of an arrival at the master how its barrier has ended.
     pub(super) fn tell(&mut self, core: &mut Core, arrival: (Tid, u64), outcome: Result<(), Code>) {
-        self.barrier.note_outcome(arrival, outcome);
         self.tell_each(core, BTreeMap::from([(arrival.0.host(), vec![arrival])]), outcome, None, false);
     }
 
