@@ -231,6 +231,25 @@ fn a_release_is_not_repeated_while_hosts_give_signs_one_after_another() {
 }
 
 #[test]
+fn a_release_that_was_lost_is_repeated_before_the_members_change() {
+    let mut fleet = fleet(4, 1, usize::MAX, 1);
+    let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4]);
+    programs.pass(&mut fleet, 3);
+    fleet.loses_datagrams = true;
+    (0..4).for_each(|member| programs.arrive(&mut fleet, member, 4));
+    fleet.settle();
+    programs.look(&fleet);
+    assert!(programs.members[1].waits.is_some(), "its host has not heard the release");
+    // A new member of that host arrives, which is no sign that the host knows the release.
+    let late = fleet.task(Fleet::host(2));
+    programs.join(&mut fleet, late);
+    programs.arrive(&mut fleet, 4, 5);
+    fleet.pass(LATER);
+    programs.look(&fleet);
+    assert!((0..4).all(|member| programs.members[member].waits.is_none()));
+}
+
+#[test]
 fn without_a_group_to_broadcast_to_nothing_is_broadcast() {
     let mut fleet = fleet(4, 1, usize::MAX, 1);
     fleet.machine(MASTER).core.settings.broadcast = None;
