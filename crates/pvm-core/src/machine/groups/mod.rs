@@ -187,22 +187,23 @@ impl SubMachine for Groups {
     fn is_idle(&self) -> bool {
         let indices = self.memberships.is_empty() && self.deadlines.is_empty() && self.replicas.is_idle();
         let none = self.groups.is_empty() && self.names.is_empty() && indices;
-        none && self.shared.is_idle() && self.change_acks.is_idle() && self.listings.is_idle()
+        none && self.shared.wishes.is_idle() && self.change_acks.is_idle() && self.listings.is_idle()
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::TaskLeft { tid, .. } => {
                 self.task_leaves(core, *tid);
-                self.shared.task_gone(*tid);
+                self.shared.wishes.task_gone(*tid);
                 self.leave_all(core, *tid);
                 self.forget_viewer(*tid);
             }
             Event::ClientLeft { tid, .. } => {
-                self.shared.task_gone(*tid);
+                self.shared.wishes.task_gone(*tid);
                 self.leave_all(core, *tid);
             }
             Event::HostGone(host) => {
-                self.shared.host_gone(*host);
+                self.shared.reach.host_gone(*host);
+                self.shared.wishes.host_gone(*host);
                 self.replica_lost(core, *host);
                 self.with_each(|group, shared| group.barrier_host_lost(core, shared, *host));
                 self.listing_host_lost(core, *host);
@@ -456,7 +457,7 @@ impl Groups {
 
     /// Handles a host's news that it got a release of this host only when it was repeated.
     pub fn release_missed(&mut self, from: Tid) {
-        self.shared.release_missed(from);
+        self.shared.reach.missed(from);
     }
 
     /// Handles a host's report, after the master's order to stop following a coordinator.

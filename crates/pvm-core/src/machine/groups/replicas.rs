@@ -3,7 +3,7 @@
 //! A host learns of a group when one of its tasks asks for it; from then on the master sends it every change until the
 //! group ends. A join or leave is answered when all hosts with a replica have acknowledged the change. So when the call
 //! of a task that joins or leaves returns, all hosts with a replica know the change.
-use super::barrier::{Appointment, Report, Shared};
+use super::barrier::{Report, Shared};
 use super::{Group, Groups, NO_ACK, NO_MEMBER, act};
 use crate::codes::Code;
 use crate::machine::core::Core;
@@ -294,7 +294,7 @@ impl Groups {
         members.into_iter().for_each(|(instance, tid)| group.put(instance, tid));
         (group.frozen, group.broken, group.replica.meets_here) = (frozen, broken, meets_here);
         group.version = version;
-        group.chain_begun(core, chain);
+        chain.into_iter().for_each(|anchor| group.begin_chain_here(core, anchor));
         self.insert(group);
     }
 
@@ -336,9 +336,12 @@ impl Group {
             return;
         }
         let (name, members) = (ByteBuf::from(self.name().to_vec()), self.members().collect());
-        let (meets_here, chain) = (self.barrier.meets_in_page_of(host), self.barrier.chain(core));
+        let (meets_here, chain) = (self.barrier.meets_in_page_of(host), self.barrier.chain());
         let (id, frozen, broken, version) = (self.id, self.frozen, self.broken, self.version);
-        core.send_host(host, Frame::GroupKnown(GroupState { id, name, members, frozen, broken, meets_here, version, chain }));
+        core.send_host(
+            host,
+            Frame::GroupKnown(GroupState { id, name, members, frozen, broken, meets_here, version, chain }),
+        );
     }
 
     /// Applies a change to this host's replica.
@@ -357,10 +360,10 @@ impl Group {
             }
             GroupChange::Freeze => self.frozen = true,
             GroupChange::Break => self.broken = true,
-            GroupChange::Chain(anchor) => self.chain_begun(core, Some(anchor.clone())),
+            GroupChange::Chain(anchor) => self.begin_chain_here(core, anchor.clone()),
             GroupChange::Prepare { by } => self.prepare_for(core, *by),
             GroupChange::Coordinate { by, anchor, start } => {
-                self.coordinate(core, shared, Appointment::of(*by), anchor, start.as_ref());
+                self.coordinate(core, shared, *by, anchor, start.as_ref());
             }
             GroupChange::Take | GroupChange::Give | GroupChange::Release { .. } => {
                 self.page_ordered(core, shared, change);

@@ -440,7 +440,13 @@ fn a_host_without_members_cannot_touch_a_group() {
             Frame::Arrived { id, arrivals: vec![arrival(victim, u64::MAX), arrival(Tid(evil.0 | 1), 5)], chain: None },
             Frame::BarrierEnded { id, ended: Vec::clone(&ended), failure: None, release: None, late: false },
             Frame::BarrierEnded { id, ended: Vec::new(), failure: None, release: Some(release.clone()), late: false },
-            Frame::BarrierEnded { id, ended: Vec::clone(&ended), failure: None, release: Some(release.clone()), late: true },
+            Frame::BarrierEnded {
+                id,
+                ended: Vec::clone(&ended),
+                failure: None,
+                release: Some(release.clone()),
+                late: true,
+            },
             Frame::GroupChanged { id, number: 0, change: GroupChange::Chain(release.clone()) },
             Frame::ReleaseMissed,
         ] {

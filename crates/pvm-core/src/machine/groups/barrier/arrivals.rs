@@ -10,7 +10,6 @@
 //!
 //! An arrival that went to another host than the master is sent again, to the master, if a host is lost, the member
 //! leaves, or the barrier has not ended after [`REPEAT_AFTER`]. The master recognizes it by its number.
-use super::chain::KnownChain;
 use super::{Group, Shared};
 use crate::binomial;
 use crate::codes::Code;
@@ -59,8 +58,8 @@ pub(super) struct Passage {
     /// The host that has repeated the last release, and the release, until the next arrival of a member shows whether it
     /// had heard the release before.
     repeated: Option<(Tid, Release)>,
-    /// The releases that this host knows; without a chain, each arrival is answered by its number.
-    known_chain: Option<KnownChain>,
+    /// The release that this host knows last, or the anchor of the chain. Without it, each arrival is answered by its number.
+    known: Option<Release>,
 }
 
 /// What a host reports when the master takes the barriers back.
@@ -105,7 +104,7 @@ impl Passage {
     /// Begins a new chain of releases, or goes on without one, for other members or at another place.
     pub fn begin_anew(&mut self, anchor: Option<Release>) {
         self.restart();
-        self.known_chain = anchor.map(KnownChain::new);
+        self.known = anchor;
     }
 
     /// Returns the arrivals of this host's members that are not direct, for the master: now they are.
@@ -122,16 +121,11 @@ impl Passage {
     /// Stops to follow the coordinator: returns what the master must know to take the barriers back.
     pub fn report(&mut self, own: Tid) -> Report {
         self.hand_over(own);
-        let passed = self.known_chain.as_ref().map_or(0, KnownChain::index);
+        let passed = self.known.as_ref().map_or(0, |known| known.index);
         self.begin_anew(None);
         let arrivals = self.own.values().map(|own| own.arrival.clone()).collect();
         self.own.retain(|_, own| !own.is_gone);
         Report { passed, arrivals }
-    }
-
-    /// Notes the anchor of a new chain of releases, after the present barrier.
-    pub fn note_chain(&mut self, anchor: Option<Release>) {
-        self.known_chain = anchor.map(KnownChain::new);
     }
 }
 
@@ -158,14 +152,7 @@ fn parent(core: &Core, group: &Group) -> Tid {
 
 impl Group {
     /// Lets a member of this host arrive.
-    pub fn arrive(
-        &mut self,
-        core: &mut Core,
-        shared: &mut Shared,
-        (from, wait): (Tid, u32),
-        count: i32,
-        lan: bool,
-    ) {
+    pub fn arrive(&mut self, core: &mut Core, shared: &mut Shared, (from, wait): (Tid, u32), count: i32, lan: bool) {
         if let Some((by, _)) = self.barrier.passage.repeated.take() {
             core.send_host(by, Frame::ReleaseMissed);
         }
@@ -262,7 +249,7 @@ impl Group {
         let to = parent(core, self);
         let is_for_coordinator = self.barrier.coordinator() == Some(to);
         let passage = &mut self.barrier.passage;
-        let chain = passage.known_chain.as_ref().filter(|_| is_for_coordinator).map(KnownChain::number);
+        let chain = passage.known.as_ref().filter(|_| is_for_coordinator).map(|known| known.chain);
         for arrival in &arrivals {
             let own = passage.own.get_mut(&(arrival.tid, arrival.turn));
             own.into_iter().for_each(|own| own.is_direct = to == core.hosts.master());
@@ -332,13 +319,13 @@ impl Group {
 
     // ----- the end of a barrier
 
-    /// Lets the members on this host hear the releases of a new chain themselves. So a release need not wake the daemon
-    /// first. They do not hear those of a coordinator: if it dies, the master must learn from the hosts what it has
-    /// released.
-    pub fn let_members_hear(&mut self, core: &mut Core) {
+    /// Begins a new chain of releases, and lets the members on this host hear them themselves. So a release need not wake
+    /// the daemon first. They do not hear those of a coordinator: if it dies, the master must learn from the hosts what it
+    /// has released.
+    pub fn begin_chain_here(&mut self, core: &mut Core, anchor: Release) {
         let own = core.own_host();
-        let Some(known) = &self.barrier.passage.known_chain else { return };
-        let anchor = Some(known.last().clone()).filter(|_| self.barrier.coordinator().is_none());
+        self.barrier.passage.begin_anew(Some(anchor.clone()));
+        let anchor = Some(anchor).filter(|_| self.barrier.coordinator().is_none());
         // The master may not know yet that a member has gone.
         let hears = |tid: &Tid| tid.host() == own && core.tasks.takes_frames(*tid);
         let members: Vec<Tid> = self.members().map(|(_, tid)| tid).filter(hears).collect();
@@ -349,12 +336,6 @@ impl Group {
         for to in members {
             core.send(to, ToTask::Chain { group: self.id, anchor: anchor.clone() });
         }
-    }
-
-    /// Handles a new chain of the master's releases.
-    pub fn chain_begun(&mut self, core: &mut Core, anchor: Option<Release>) {
-        self.barrier.passage.note_chain(anchor);
-        self.let_members_hear(core);
     }
 
     /// Handles a release that a member on this host has heard itself. The member does not wait any more.
@@ -385,7 +366,7 @@ impl Group {
             return;
         }
         let passage = &mut self.barrier.passage;
-        if let (Some(known), Some(release)) = (&mut passage.known_chain, release) {
+        if let (Some(known), Some(release)) = (&mut passage.known, release) {
             known.told(release);
         }
         let answers: Vec<OwnArrival> = ended.iter().filter_map(|key| passage.own.remove(key)).collect();
@@ -407,7 +388,7 @@ impl Group {
     pub fn released(&mut self, core: &mut Core, release: &Release) -> Result<(), DatagramError> {
         let one_way = core.settings.one_way.clone().ok_or(DatagramError::Unexpected)?;
         let passage = &mut self.barrier.passage;
-        passage.known_chain.as_mut().ok_or(DatagramError::Unexpected)?.accept(&one_way, release)?;
+        passage.known.as_mut().ok_or(DatagramError::Unexpected)?.accept(release, one_way.function)?;
         passage.repeat_at = None;
         let mut before = Tid::NONE;
         for (key, own) in std::mem::take(&mut passage.own) {

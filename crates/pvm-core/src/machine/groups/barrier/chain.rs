@@ -4,7 +4,6 @@
 //! anchor, to the hosts of the group over their control links. Each release discloses the value before the one that
 //! was disclosed last. Everybody can check this value by applying the function once, but nobody can compute the next
 //! one. So a release needs no key and no protection against replays, whatever way it takes.
-use crate::datagram_error::DatagramError;
 use crate::machine::settings::OneWay;
 use crate::release::{ChainValue, Release};
 
@@ -13,15 +12,14 @@ const LINKS: u32 = 1024;
 /// The master stores every 32nd value. It computes those between two stored ones when it needs them.
 const STEP: u32 = 32;
 
-/// A chain at the master.
+/// A chain where the barriers meet.
 pub(super) struct Chain {
-    number: u32,
-    /// The index of the value that was disclosed last; 0 is the anchor.
-    disclosed: u32,
-    /// Every [`STEP`]th value, the anchor last.
+    /// The release that was disclosed last, or the anchor.
+    last: Release,
+    /// Every [`STEP`]th value that has not been disclosed.
     stored: Vec<ChainValue>,
-    /// The values from the stored one with that position up to the next.
-    computed: (usize, Vec<ChainValue>),
+    /// The values up to the next stored one, the next one last.
+    next: Vec<ChainValue>,
 }
 
 impl Chain {
@@ -32,48 +30,32 @@ impl Chain {
 
     /// Makes the chain that begins with this secret value.
     pub fn from_start(one_way: &OneWay, start: &ChainValue, number: u32) -> Chain {
-        let next = |value: &ChainValue| Some(one_way.apply(value, STEP));
-        let stored: Vec<ChainValue> =
-            std::iter::successors(Some(*start), next).take((LINKS / STEP) as usize + 1).collect();
-        Chain { number, disclosed: 0, stored, computed: (0, Vec::new()) }
+        let (mut value, mut stored) = (*start, Vec::new());
+        for _ in 0..LINKS / STEP {
+            stored.push(value);
+            value = one_way.apply(&value, STEP);
+        }
+        Chain { last: Release { chain: number, index: 0, value }, stored, next: Vec::new() }
     }
 
-    /// Returns the number of the chain.
-    pub fn number(&self) -> u32 {
-        self.number
+    /// Returns the release that was disclosed last, or the anchor.
+    pub fn last(&self) -> &Release {
+        &self.last
     }
 
     /// Returns whether all releases were disclosed.
     pub fn is_used_up(&self) -> bool {
-        self.disclosed == LINKS
-    }
-
-    /// Returns the release that was disclosed last, or the anchor.
-    pub fn last(&mut self, one_way: &OneWay) -> Release {
-        Release { chain: self.number, index: self.disclosed, value: self.value(one_way, self.disclosed) }
+        self.last.index == LINKS
     }
 
     /// Discloses the next release, if there is one left.
     pub fn disclose(&mut self, one_way: &OneWay) -> Option<Release> {
-        if self.is_used_up() {
-            return None;
-        }
-        self.disclosed += 1;
-        Some(self.last(one_way))
-    }
-
-    fn value(&mut self, one_way: &OneWay, index: u32) -> ChainValue {
-        let place = LINKS - index;
-        let (part, rest) = ((place / STEP) as usize, (place % STEP) as usize);
-        if rest == 0 {
-            return self.stored[part];
-        }
-        if self.computed.0 != part || self.computed.1.is_empty() {
+        if self.next.is_empty() {
             let next = |value: &ChainValue| Some(one_way.apply(value, 1));
-            let values = std::iter::successors(Some(self.stored[part]), next).take(STEP as usize).collect();
-            self.computed = (part, values);
+            self.next = std::iter::successors(Some(self.stored.pop()?), next).take(STEP as usize).collect();
         }
-        self.computed.1[rest]
+        self.last = Release { index: self.last.index + 1, value: self.next.pop()?, ..self.last };
+        Some(self.last.clone())
     }
 }
 
@@ -86,50 +68,10 @@ pub(super) fn start(one_way: &OneWay, number: u32) -> ChainValue {
     one_way.apply(&start, 1)
 }
 
-/// A chain as another host knows it: the release that it knows last.
-pub(super) struct KnownChain(Release);
-
-impl KnownChain {
-    /// Starts with what the master has told: this release, or the anchor of the chain.
-    pub fn new(told: Release) -> KnownChain {
-        KnownChain(told)
-    }
-
-    /// Returns the number of the chain.
-    pub fn number(&self) -> u32 {
-        self.0.chain
-    }
-
-    /// Returns the release that is known last, or the anchor.
-    pub fn last(&self) -> &Release {
-        &self.0
-    }
-
-    /// Returns the place of the release that is known last: the number of barriers that this chain has released.
-    pub fn index(&self) -> u32 {
-        self.0.index
-    }
-
-    /// Accepts a release that anybody may have sent, if it is the master's and newer than the one that is known.
-    pub fn accept(&mut self, one_way: &OneWay, release: &Release) -> Result<(), DatagramError> {
-        release.check(&self.0, one_way.function)?;
-        self.0 = release.clone();
-        Ok(())
-    }
-
-    /// Notes a release that the master itself has told. Returns whether it is new.
-    pub fn told(&mut self, release: &Release) -> bool {
-        let is_new = release.chain == self.0.chain && release.index > self.0.index;
-        if is_new {
-            self.0 = release.clone();
-        }
-        is_new
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datagram_error::DatagramError;
     use crate::machine::tests::fleet::mix;
     use crate::release::{CHAIN_VALUE_BYTES, MISSED_RELEASES_MAX};
 
@@ -141,7 +83,7 @@ mod tests {
     fn each_release_is_accepted_once_and_in_order() {
         let one_way = test_one_way(1);
         let mut chain = Chain::new(&one_way, 5);
-        let mut known = KnownChain::new(chain.last(&one_way));
+        let mut known = chain.last().clone();
         let mut before = None;
         for index in 1..=LINKS {
             let release = chain.disclose(&one_way).expect("not used up");
@@ -149,15 +91,15 @@ mod tests {
             let forged = Release { value: [7; CHAIN_VALUE_BYTES], ..release.clone() };
             let of_another_chain = Release { chain: 6, ..release.clone() };
             let (false_one, unexpected) = (Err(DatagramError::Forged), Err(DatagramError::Unexpected));
-            assert_eq!(known.accept(&one_way, &forged), false_one);
-            assert_eq!(known.accept(&one_way, &of_another_chain), unexpected);
-            assert_eq!(known.accept(&one_way, &release), Ok(()), "{index}");
-            assert_eq!(known.accept(&one_way, &release), unexpected, "a replay");
+            assert_eq!(known.accept(&forged, mix), false_one);
+            assert_eq!(known.accept(&of_another_chain, mix), unexpected);
+            assert_eq!(known.accept(&release, mix), Ok(()), "{index}");
+            assert_eq!(known.accept(&release, mix), unexpected, "a replay");
             if let Some(older) = before.replace(release.clone()) {
-                assert_eq!(known.accept(&one_way, &older), unexpected);
+                assert_eq!(known.accept(&older, mix), unexpected);
             }
             let ahead = Release { index: index + 1, ..release };
-            assert_eq!(known.accept(&one_way, &ahead), false_one, "with a value that is known");
+            assert_eq!(known.accept(&ahead, mix), false_one, "with a value that is known");
         }
         assert_eq!(chain.disclose(&one_way), None);
     }
@@ -166,21 +108,21 @@ mod tests {
     fn a_host_may_miss_some_releases() {
         let one_way = test_one_way(2);
         let mut chain = Chain::new(&one_way, 1);
-        let mut known = KnownChain::new(chain.last(&one_way));
+        let mut known = chain.last().clone();
         let mut releases = std::iter::from_fn(|| chain.disclose(&one_way));
         let near = releases.nth(MISSED_RELEASES_MAX as usize).expect("long enough");
-        assert_eq!(known.accept(&one_way, &near), Ok(()));
+        assert_eq!(known.accept(&near, mix), Ok(()));
         let far = releases.nth(MISSED_RELEASES_MAX as usize + 1).expect("long enough");
-        assert_eq!(known.accept(&one_way, &far), Err(DatagramError::Unexpected));
+        assert_eq!(known.accept(&far, mix), Err(DatagramError::Unexpected));
         assert!(known.told(&far) && !known.told(&far) && !known.told(&near));
-        assert_eq!(known.accept(&one_way, &releases.next().expect("long enough")), Ok(()));
+        assert_eq!(known.accept(&releases.next().expect("long enough"), mix), Ok(()));
     }
 
     #[test]
     fn chains_of_other_numbers_and_secrets_are_different() {
         let anchor = |secret, number| {
             let one_way = test_one_way(secret);
-            Chain::new(&one_way, number).last(&one_way).value
+            Chain::new(&one_way, number).last().value
         };
         assert_ne!(anchor(1, 1), anchor(1, 2));
         assert_ne!(anchor(1, 1), anchor(2, 1));

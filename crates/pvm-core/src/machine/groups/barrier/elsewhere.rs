@@ -39,19 +39,12 @@ const USEFUL_TIMES: u32 = 8;
 
 /// A coordinator that has been appointed. The other fields are the master's.
 #[derive(Default)]
-pub struct Appointment {
+pub(super) struct Appointment {
     pub by: Tid,
     since: Time,
     /// The hosts that were told, and the number of members.
     told: BTreeSet<Tid>,
     need: u32,
-}
-
-impl Appointment {
-    /// Returns the appointment of a coordinator, as another host than the master knows it.
-    pub fn of(by: Tid) -> Appointment {
-        Appointment { by, ..Appointment::default() }
-    }
 }
 
 /// Barriers that are being taken back.
@@ -88,7 +81,7 @@ pub(super) struct Pauses {
 
 /// What the choice depends on, besides the host table.
 #[derive(Default)]
-pub(super) struct Wishes {
+pub struct Wishes {
     /// The hosts that tasks have named.
     named: BTreeMap<Tid, Tid>,
     /// The hosts that say that they are busy.
@@ -207,13 +200,14 @@ impl Group {
         }
         let number = shared.next_chain();
         let start = chain::start(&one_way, number);
-        let anchor = Chain::from_start(&one_way, &start, number).last(&one_way);
+        let anchor = Chain::from_start(&one_way, &start, number).last().clone();
         let told = self.tell_coordinated(core, by, |host| {
             let start = Some(start).filter(|_| host == by);
             GroupChange::Coordinate { by, anchor: anchor.clone(), start }
         });
         let need = self.size() as u32;
-        self.coordinate(core, shared, Appointment { by, since: now, told, need }, &anchor, None);
+        self.barrier.place = Place::Coordinator(Appointment { by, since: now, told, need });
+        self.begin_chain_here(core, anchor);
         true
     }
 
@@ -250,14 +244,7 @@ impl Group {
     }
 
     /// Handles a host's report. The host `from` is awaited no more.
-    pub fn recall_reported(
-        &mut self,
-        core: &mut Core,
-        shared: &mut Shared,
-        from: Tid,
-        number: u64,
-        report: Report,
-    ) {
+    pub fn recall_reported(&mut self, core: &mut Core, shared: &mut Shared, from: Tid, number: u64, report: Report) {
         let Place::TakenBack(recall) = &mut self.barrier.place else { return };
         if recall.number == number && recall.missing.remove(&from) {
             recall.reports.push((from, report));
@@ -333,20 +320,17 @@ impl Group {
         &mut self,
         core: &mut Core,
         shared: &mut Shared,
-        appointment: Appointment,
+        by: Tid,
         anchor: &Release,
         start: Option<&ChainValue>,
     ) {
-        let is_here = appointment.by == core.own_host();
-        self.barrier.place = Place::Coordinator(appointment);
-        self.barrier.passage.begin_anew(Some(anchor.clone()));
-        if let (Some(start), Some(one_way), true) = (start, &core.settings.one_way, is_here) {
+        self.barrier.place = Place::Coordinator(Appointment { by, ..Appointment::default() });
+        self.begin_chain_here(core, anchor.clone());
+        if let (Some(start), Some(one_way), true) = (start, &core.settings.one_way, by == core.own_host()) {
             self.barrier.releases = Releases::of_coordinator(one_way, anchor, start);
         }
-        self.let_members_hear(core);
-        let (chain, early) = std::mem::take(&mut self.barrier.early);
-        for arrival in early.into_iter().filter(|_| chain == anchor.chain) {
-            self.arrived_at_coordinator(core, shared, arrival.tid.host(), vec![arrival], chain);
+        for (tid, (chain, arrival)) in std::mem::take(&mut self.barrier.early) {
+            self.arrived_at_coordinator(core, shared, tid.host(), vec![arrival], chain);
         }
     }
 

@@ -149,13 +149,7 @@ impl Group {
     }
 
     /// Handles the arrivals that a host has taken out of its page: from now on members arrive at the master.
-    pub fn arrivals_moved(
-        &mut self,
-        core: &mut Core,
-        shared: &mut Shared,
-        from: Tid,
-        taken: Taken,
-    ) {
+    pub fn arrivals_moved(&mut self, core: &mut Core, shared: &mut Shared, from: Tid, taken: Taken) {
         if matches!(self.barrier.place, Place::Moving(host) if host == from) {
             let pending = Some(taken).filter(|taken| taken.need > 0);
             self.resume_at_master(core, shared, pending.map(|taken| Pending::taken(taken, from, core.now)));
@@ -186,12 +180,7 @@ impl Group {
     }
 
     /// Executes an order of the master: to use the page, to stop using it, or to release the members that wait in it.
-    pub fn page_ordered(
-        &mut self,
-        core: &mut Core,
-        shared: &mut Shared,
-        change: &GroupChange,
-    ) {
+    pub fn page_ordered(&mut self, core: &mut Core, shared: &mut Shared, change: &GroupChange) {
         let action = match change {
             GroupChange::Take => {
                 (self.replica.meets_here, self.replica.take_ordered) = (false, true);
@@ -256,7 +245,8 @@ impl Group {
         if is_own && !self.barrier.turns.contains_key(&arrival.tid) {
             self.tell(core, (arrival.tid, arrival.turn), Err(self.code_for_strangers()));
         }
-        (is_own || arrival.tid.host() != core.own_host() && self.has_members_on(from)) && self.barrier.note_turn(arrival)
+        (is_own || arrival.tid.host() != core.own_host() && self.has_members_on(from))
+            && self.barrier.note_turn(arrival)
     }
 
     /// Handles a new arrival at the master.
@@ -355,9 +345,11 @@ impl Group {
         };
         let arrivals: Vec<Arrival> = arrivals.into_iter().filter(speaks_for).collect();
         if !is_here {
-            return self.keep_early(chain, arrivals);
+            let early = arrivals.into_iter().map(|arrival| (arrival.tid, (chain, arrival)));
+            return self.barrier.early.extend(early);
         }
-        if arrivals.is_empty() || self.barrier.releases.number_of_chain() != Some(chain) {
+        let has_chain = self.barrier.releases.last_of_chain().is_some_and(|last| last.chain == chain);
+        if arrivals.is_empty() || !has_chain {
             return;
         }
         let pending = self.barrier.pending.get_or_insert_with(|| Pending::new(size as u32));
@@ -372,17 +364,5 @@ impl Group {
             true if self.barrier.releases.is_chain_used_up() => core.send_master(Frame::HandBack { id: self.id }),
             true => self.barrier.pending.take().into_iter().for_each(|pending| self.release(core, shared, pending)),
         }
-    }
-
-    /// Keeps arrivals that came before the news that this host is the coordinator. Honest hosts send at most one for each
-    /// member.
-    fn keep_early(&mut self, chain: u32, arrivals: Vec<Arrival>) {
-        let size = self.size();
-        let early = &mut self.barrier.early;
-        if early.0 != chain {
-            *early = (chain, Vec::new());
-        }
-        let free = size.saturating_sub(early.1.len());
-        early.1.extend(arrivals.into_iter().take(free));
     }
 }

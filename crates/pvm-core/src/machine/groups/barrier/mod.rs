@@ -19,8 +19,7 @@ mod release;
 
 use self::arrivals::Passage;
 pub use self::arrivals::Report;
-pub use self::elsewhere::Appointment;
-use self::elsewhere::{Pauses, Recall, Wishes};
+use self::elsewhere::{Appointment, Pauses, Recall, Wishes};
 use self::meeting::{Pending, Turn};
 use self::release::{Reach, Releases};
 use super::Group;
@@ -67,8 +66,8 @@ pub(super) struct OverHosts {
     releases: Releases,
     /// At the master: when there may be a coordinator.
     pauses: Pauses,
-    /// Arrivals that came before the news that this host is the coordinator, and the chain for which they came.
-    early: (u32, Vec<Arrival>),
+    /// Arrivals that came before the news that this host is the coordinator, by member, and the chain for which they came.
+    early: BTreeMap<Tid, (u32, Arrival)>,
 }
 
 /// What the barriers of all groups share on this host.
@@ -77,25 +76,11 @@ pub struct Shared {
     last_turn: u64,
     last_chain: u32,
     last_change: u64,
-    reach: Reach,
-    wishes: Wishes,
+    pub reach: Reach,
+    pub wishes: Wishes,
 }
 
 impl Shared {
-    pub fn is_idle(&self) -> bool {
-        self.wishes.is_idle()
-    }
-    pub fn task_gone(&mut self, tid: Tid) {
-        self.wishes.task_gone(tid);
-    }
-    pub fn host_gone(&mut self, host: Tid) {
-        self.reach.host_gone(host);
-        self.wishes.host_gone(host);
-    }
-    /// Handles a host's news that it got a release of this host only when it was repeated.
-    pub fn release_missed(&mut self, host: Tid) {
-        self.reach.missed(host);
-    }
     /// Returns a number for an order that hosts acknowledge.
     pub fn next_change(&mut self) -> u64 {
         self.last_change += 1;
@@ -141,8 +126,8 @@ impl OverHosts {
         }
     }
     /// Returns the last release of the master's chain.
-    pub fn chain(&mut self, core: &Core) -> Option<Release> {
-        self.releases.last_of_chain(core.settings.one_way.as_ref())
+    pub fn chain(&self) -> Option<Release> {
+        self.releases.last_of_chain().cloned()
     }
     /// Returns when [`Group::barrier_on_time`] must be called next.
     pub fn next_deadline(&self) -> Option<Time> {

@@ -59,22 +59,18 @@ impl Releases {
     pub fn end_chain(&mut self) {
         (self.chain, self.faster_way) = (None, FasterWay::default());
     }
-    /// Returns the number of the chain.
-    pub fn number_of_chain(&self) -> Option<u32> {
-        self.chain.as_ref().map(Chain::number)
+    /// Returns the last release of the chain, or its anchor.
+    pub fn last_of_chain(&self) -> Option<&Release> {
+        self.chain.as_ref().map(Chain::last)
     }
     pub fn is_chain_used_up(&self) -> bool {
         self.chain.as_ref().is_some_and(Chain::is_used_up)
-    }
-    /// Returns the last release of the chain.
-    pub fn last_of_chain(&mut self, one_way: Option<&OneWay>) -> Option<Release> {
-        self.chain.as_mut().zip(one_way).map(|(chain, one_way)| chain.last(one_way))
     }
 }
 
 /// Which hosts broadcasts have not reached.
 #[derive(Default)]
-pub(super) struct Reach {
+pub struct Reach {
     /// How many broadcasts in a row a host has missed.
     missed: BTreeMap<Tid, u8>,
     /// The barriers that could be released by broadcast since hosts were last tried again.
@@ -180,8 +176,8 @@ impl Group {
     /// Begins a new chain of releases, and tells all hosts that keep the group. The present barrier ends without it, so
     /// every host knows the chain before the next one.
     fn begin_chain(&mut self, core: &mut Core, shared: &mut Shared, one_way: &OneWay) {
-        let mut chain = Chain::new(one_way, shared.next_chain());
-        let anchor = chain.last(one_way);
+        let chain = Chain::new(one_way, shared.next_chain());
+        let anchor = chain.last().clone();
         self.barrier.releases.chain = Some(chain);
         for host in self.replica.hosts() {
             self.tell_host(core, host, GroupChange::Chain(anchor.clone()));
