@@ -315,6 +315,19 @@ fn barriers_leave_a_busy_host_and_do_not_return_by_themselves() {
 }
 
 #[test]
+fn barriers_stay_at_a_busy_host_unless_they_are_to_leave_it() {
+    let mut fleet = fleet(3, 1, usize::MAX, usize::MAX);
+    fleet.machine(MASTER).core.settings.barriers_leave_busy_hosts = false;
+    let mut programs = Programs::new(&mut fleet, &[1, 2, 3]);
+    fleet.machine(MASTER).set_busy(true);
+    for _ in 0..3 {
+        programs.pass(&mut fleet, 1);
+        fleet.pass(PREPARED);
+    }
+    assert_eq!((place(&fleet), programs.failed), (MASTER, 0));
+}
+
+#[test]
 fn the_hostfile_names_hosts_and_excludes_hosts() {
     let mut fleet = fleet(4, 1, usize::MAX, usize::MAX);
     let says = |fleet: &mut Fleet, host: u32, groups| {

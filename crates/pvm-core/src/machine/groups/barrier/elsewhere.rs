@@ -116,7 +116,7 @@ impl Groups {
 
     /// Handles a host's news that it has become busy, or is no longer.
     pub fn host_busy(&mut self, core: &mut Core, host: Tid, busy: bool) {
-        match busy {
+        match busy && core.settings.barriers_leave_busy_hosts {
             true => self.shared.wishes.busy.insert(host),
             false => self.shared.wishes.busy.remove(&host),
         };
