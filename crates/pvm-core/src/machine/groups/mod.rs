@@ -457,7 +457,7 @@ impl Groups {
 
     /// Handles a host's news that it got a release of this host only when it was repeated.
     pub fn release_missed(&mut self, from: Tid) {
-        self.shared.reach.missed(from);
+        self.shared.reach.note_miss(from);
     }
 
     /// Handles a host's report, after the master's order to stop following a coordinator.
@@ -469,12 +469,7 @@ impl Groups {
     /// Does what is due.
     pub fn on_time(&mut self, core: &mut Core) {
         let ids: Vec<u64> = std::iter::from_fn(|| self.take_due(core.now)).collect();
-        for id in ids {
-            self.with(id, |group, shared| {
-                group.barrier_on_time(core, shared);
-                group.examine_on_time(core, shared);
-            });
-        }
+        ids.into_iter().for_each(|id| _ = self.with(id, |group, shared| group.barrier_on_time(core, shared)));
     }
 
     // ----- freezing

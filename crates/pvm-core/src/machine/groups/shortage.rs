@@ -11,8 +11,7 @@
 //!   place within [`Settings::barrier_patience`](crate::machine::Settings). During this time a program may start
 //!   substitutes.
 //! * If the barrier needs more members than the group ever had, it waits for tasks to join, without a time limit.
-use super::barrier::Shared;
-use super::{Freezing, Group, Groups, act};
+use super::{Freezing, Groups, act};
 use crate::machine::core::Core;
 use crate::machine::group_page::{Barrier, GroupAction};
 use crate::tid::Tid;
@@ -95,6 +94,10 @@ impl Shortage {
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadline
     }
+    /// Returns whether the barrier is to be examined again now.
+    pub fn take_due(&mut self, now: Time) -> bool {
+        self.deadline.take_if(|when| *when <= now).is_some()
+    }
     /// Records that members arrive at barriers in another place from now on: in the page of a host, or at the master.
     /// Forgets the recorded size, because earlier losses were judged in the old place.
     pub fn place_changed(&mut self) {
@@ -140,24 +143,6 @@ impl Shortage {
         let waiting = Barrier { generation: 0, need, arrived, absent, arriving: 0 };
         let sure = self.size_before.max(size + self.missed + self.lost);
         judge(&waiting, sure, sure) == Verdict::Fail
-    }
-}
-
-impl Group {
-    /// Examines whether the barrier can still open; does nothing if its members arrive on another host.
-    pub fn examine_barrier(&mut self, core: &mut Core, shared: &mut Shared) {
-        match (self.replica.meets_here, self.replica.is_made()) {
-            (true, true) => act(core, self.id, GroupAction::Look),
-            (false, _) => self.judge_at_master(core, shared),
-            (true, false) => {}
-        }
-    }
-
-    /// Examines the barrier if that is due.
-    pub fn examine_on_time(&mut self, core: &mut Core, shared: &mut Shared) {
-        if self.shortage.deadline.take_if(|when| *when <= core.now).is_some() {
-            self.examine_barrier(core, shared);
-        }
     }
 }
 

@@ -187,8 +187,10 @@ impl Group {
     /// Connects this host to its children in the tree. A child uses the link as soon as it is there. If it cannot be
     /// made, the child's arrivals go to the master, and nobody is to blame.
     fn connect_children(&mut self, core: &mut Core) {
-        let knows_tree = self.barrier.coordinator().is_some() || !self.barrier.passage.seen.is_empty();
-        let Some(tree) = Some(self).filter(|_| !knows_tree).and_then(|group| tree_of(core, group)) else { return };
+        if self.barrier.coordinator().is_some() || !self.barrier.passage.seen.is_empty() {
+            return;
+        }
+        let Some(tree) = tree_of(core, self) else { return };
         let own = tree.iter().position(|host| *host == core.own_host());
         for child in own.into_iter().flat_map(|own| binomial::children(own, tree.len())) {
             core.try_link(tree[child]);
@@ -404,8 +406,8 @@ impl Group {
 
     /// Answers the members of this host that wait at the barrier of a group that has ended.
     pub fn end_arrivals(&mut self, core: &mut Core) {
-        for ((tid, _), own) in std::mem::take(&mut self.barrier.passage.own).into_iter().filter(|(_, own)| !own.is_gone)
-        {
+        let own = std::mem::take(&mut self.barrier.passage.own);
+        for ((tid, _), own) in own.into_iter().filter(|(_, own)| !own.is_gone) {
             core.reply(tid, own.wait, Err(Code::NoGroup));
         }
     }

@@ -164,7 +164,8 @@ impl Group {
         if is_complete {
             self.end_barrier(core, shared, Ok(()));
         }
-        for arrival in std::mem::take(&mut self.barrier.queue) {
+        // One after another: no coordinator is appointed while arrivals wait.
+        while let Some(arrival) = self.barrier.queue.pop_front() {
             self.count_at_master(core, shared, arrival);
         }
         self.examine_barrier(core, shared);
@@ -315,8 +316,17 @@ impl Group {
         Some(Barrier { generation, need, arrived, absent, arriving })
     }
 
+    /// Examines whether the barrier can still open; does nothing if its members arrive on another host.
+    pub fn examine_barrier(&mut self, core: &mut Core, shared: &mut Shared) {
+        match (self.replica.meets_here, self.replica.is_made()) {
+            (true, true) => act(core, self.id, GroupAction::Look),
+            (false, _) => self.judge_at_master(core, shared),
+            (true, false) => {}
+        }
+    }
+
     /// Fails the barrier at the master if it can no longer open.
-    pub fn judge_at_master(&mut self, core: &mut Core, shared: &mut Shared) {
+    fn judge_at_master(&mut self, core: &mut Core, shared: &mut Shared) {
         let (now, patience, size) = (core.now, core.settings.barrier_patience, self.size());
         let Some(barrier) = self.barrier_at_master(now) else { return };
         let fails = self.broken || self.shortage.judge(now, patience, size, &barrier) == Verdict::Fail;

@@ -22,8 +22,8 @@ pub use self::arrivals::Report;
 use self::elsewhere::{Appointment, Pauses, Recall, Wishes};
 use self::meeting::{Pending, Turn};
 use self::release::{Reach, Releases};
-use super::Group;
 use crate::machine::core::Core;
+use crate::machine::groups::Group;
 use crate::release::Release;
 use crate::tid::Tid;
 use crate::time::Time;
@@ -138,11 +138,12 @@ impl OverHosts {
 impl Group {
     /// Does what is due.
     pub fn barrier_on_time(&mut self, core: &mut Core, shared: &mut Shared) {
-        let now = core.now;
-        let is_due = |when: Option<Time>| when.is_some_and(|when| when <= now);
         self.arrivals_on_time(core, shared);
-        if is_due(self.barrier.releases.next_deadline()) {
+        if self.barrier.releases.next_deadline().is_some_and(|when| when <= core.now) {
             self.repeat_release(core);
+        }
+        if self.shortage.take_due(core.now) {
+            self.examine_barrier(core, shared);
         }
     }
 

@@ -89,7 +89,8 @@ impl Reach {
             self.missed.values_mut().for_each(|missed| *missed = (*missed).min(MISSED_MAX - 1));
         }
     }
-    pub fn missed(&mut self, host: Tid) {
+    /// Notes that a host got a release only when it was repeated.
+    pub fn note_miss(&mut self, host: Tid) {
         let missed = self.missed.entry(host).or_default();
         *missed = missed.saturating_add(1);
     }
