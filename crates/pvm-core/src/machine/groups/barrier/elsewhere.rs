@@ -37,7 +37,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 const USEFUL_TIMES: u32 = 8;
 
-/// A coordinator that has been appointed. The other fields are the master's.
+/// A coordinator that has been appointed. Only the master knows more than its host.
 #[derive(Default)]
 pub(super) struct Appointment {
     pub by: Tid,
@@ -243,7 +243,7 @@ impl Group {
         self.finish_recall(core, shared);
     }
 
-    /// Handles a host's report. The host `from` is awaited no more.
+    /// Handles a host's report.
     pub fn recall_reported(&mut self, core: &mut Core, shared: &mut Shared, from: Tid, number: u64, report: Report) {
         let Place::TakenBack(recall) = &mut self.barrier.place else { return };
         if recall.number == number && recall.missing.remove(&from) {
@@ -291,11 +291,12 @@ impl Group {
                 self.barrier.note_turn(&arrival);
                 // The group may have grown since the coordinator was appointed, and this member knew that.
                 let is_same = arrival.count == ALL_MEMBERS || u32::try_from(arrival.count) == Ok(need);
-                match () {
-                    () if is_over => self.tell(core, key, Ok(())),
-                    () if pending.arrivals.contains(&key) => {}
-                    () if is_same && !pending.members.contains(&arrival.tid) => pending.count(&arrival),
-                    () => others.push(arrival),
+                if is_over {
+                    self.tell(core, key, Ok(()));
+                } else if is_same && !pending.members.contains(&arrival.tid) {
+                    pending.count(&arrival);
+                } else if !pending.arrivals.contains(&key) {
+                    others.push(arrival);
                 }
             }
         }

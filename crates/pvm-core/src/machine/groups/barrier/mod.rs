@@ -1,5 +1,8 @@
 //! Barriers of a group with members on several hosts. [`OverHosts`] owns the state of such a barrier, on each host that
-//! keeps the group; nobody else knows it. Its interface is a set of methods of [`Group`]:
+//! keeps the group, and [`Shared`] what the barriers of all groups have in common there; nobody else in a daemon knows them.
+//! (A task knows only the release that it has heard last, and members that arrived in a page before the group grew wait
+//! there.) Every barrier goes the same way: a member arrives, its host sends the arrival to where the barrier meets,
+//! arrivals are counted there, and each host learns how the barrier has ended. The modules, in this order:
 //!
 //! * `arrivals`: the members of this host arrive, and learn how the barrier has ended. Their arrivals go straight to where
 //!   the barrier meets, or combined with those of others, along a tree.
