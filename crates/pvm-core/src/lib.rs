@@ -7,6 +7,7 @@
 //! * [`events`]: the trace events; [`trace`]: the format of trace messages.
 //! * [`mod@format`]: how hosts represent numbers.
 //! * [`flows`]: messages between hosts on the default route.
+//! * [`channel`]: the routes between two tasks of different hosts.
 //! * [`hostfile`]: the file that lists the hosts of a machine; [`ranges`]: lists such as `n[1-4]`.
 //! * [`fabric`]: links between tasks on a fabric.
 //! * [`datagram_error`]: why a datagram to all hosts is not used.
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod binomial;
+pub mod channel;
 pub mod codes;
 pub mod datagram_error;
 pub mod dialogue;

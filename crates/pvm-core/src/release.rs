@@ -25,15 +25,34 @@ pub struct Release {
 pub(crate) const MISSED_RELEASES_MAX: u32 = 8;
 
 impl Release {
-    /// Checks that this release, which anybody may have sent, is the master's and newer than `known`.
+    /// Replaces this release, the last that is known, by one that anybody may have sent, if that is the master's or the
+    /// coordinator's, and newer.
     ///
     /// # Errors
     ///
     /// `Unexpected`: of another chain, not newer, or much newer. `Forged`: its value is false.
-    pub fn check(&self, known: &Release, one_way: impl Fn(&ChainValue) -> ChainValue) -> Result<(), DatagramError> {
-        let newer = self.index.checked_sub(known.index).filter(|newer| (1..=1 + MISSED_RELEASES_MAX).contains(newer));
-        let newer = newer.filter(|_| self.chain == known.chain).ok_or(DatagramError::Unexpected)?;
-        let value = (0..newer).fold(self.value, |value, _| one_way(&value));
-        if value == known.value { Ok(()) } else { Err(DatagramError::Forged) }
+    pub fn accept(
+        &mut self,
+        release: &Release,
+        one_way: impl Fn(&ChainValue) -> ChainValue,
+    ) -> Result<(), DatagramError> {
+        let newer = release.index.checked_sub(self.index);
+        let newer = newer.filter(|newer| (1..=1 + MISSED_RELEASES_MAX).contains(newer) && release.chain == self.chain);
+        let newer = newer.ok_or(DatagramError::Unexpected)?;
+        if (0..newer).fold(release.value, |value, _| one_way(&value)) != self.value {
+            return Err(DatagramError::Forged);
+        }
+        *self = release.clone();
+        Ok(())
+    }
+
+    /// Replaces this release, the last that is known, by one that is certainly true, if that is newer. Returns whether it
+    /// is.
+    pub fn told(&mut self, release: &Release) -> bool {
+        let is_newer = release.chain == self.chain && release.index > self.index;
+        if is_newer {
+            *self = release.clone();
+        }
+        is_newer
     }
 }

@@ -23,7 +23,7 @@ pub use crate::proto::{decode, encode};
 /// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
 /// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test
 /// compares the formats of the frames with `formats/daemons.txt`.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// A frame on the control link between two daemons. The longest frame contains a frame of a task.
 ///
@@ -259,12 +259,9 @@ pub enum Frame {
     /// To the parent in the tree of arrivals, to the master, or to the coordinator with the releases of that `chain`:
     /// members have arrived at the barrier of the group.
     Arrived { id: u64, arrivals: Vec<Arrival>, chain: Option<u32> },
-    /// Master to the host of these arrivals (member and number): their barrier has opened, or has failed. `release` is
-    /// the newest release of the group's barriers; if `late` is set, the host should have got it in another way.
+    /// Master or coordinator to the host of these arrivals (member and number): their barrier has opened, or has failed.
+    /// `release` is the newest release of the group's barriers; if `late` is set, the host should have heard it as a datagram.
     BarrierEnded { id: u64, ended: Vec<(Tid, u64)>, failure: Option<Code>, release: Option<Release>, late: bool },
-    /// From the master, from the parent in the tree of arrivals, or from the coordinator of the group: the barrier of the
-    /// group has opened. If `late` is set, the host should have got the release in another way.
-    Released { id: u64, release: Release, late: bool },
     /// To the master or a coordinator: members waited for a release that came only when it was repeated.
     ReleaseMissed,
     /// To the master: the answer to [`GroupChange::Recall`]. The sender knows `passed` releases of the chain, and these

@@ -159,11 +159,10 @@ fn of_groups(life: &mut Life) -> Frame {
                 chain: [None, Some(life.prng.u32(..4))][life.prng.usize(..2)],
             }
         }
-        6 => {
+        6 | 7 => {
             let (release, late) = (Some(release(life)), life.prng.bool());
             Frame::BarrierEnded { id, ended: vec![(tid, turn); 3], failure: None, release, late }
         }
-        7 => Frame::Released { id, release: release(life), late: life.prng.bool() },
         8 => Frame::ReleaseMissed,
         9 => Frame::HandBack { id },
         10 => Frame::Busy { busy: life.prng.bool() },

@@ -113,6 +113,7 @@ impl Node {
             // So few that all ways of a release are taken.
             barrier_tree_hosts: 3,
             barrier_broadcast_hosts: 5,
+            barriers_leave_busy_hosts: true,
             one_way,
             ..Settings::new(host)
         };

@@ -79,11 +79,9 @@ impl Member {
         if self.company.order == Order::Pairs || self.direct.wants_links() {
             return;
         }
-        if self.direct.leave_unasked(&is_meant) {
+        let is_any = self.direct.leave_unasked(&is_meant);
+        if self.fabric.leave_unasked(&is_meant) || is_any {
             self.fall_back();
-        }
-        if self.fabric.leave_unasked(&is_meant) {
-            self.fall_back_from_fabric();
         }
     }
 

@@ -1,4 +1,5 @@
 //! The task's membership: its socket to the daemon and its endpoint in shared memory.
+use crate::clock;
 use crate::company::Company;
 use crate::direct::DirectLinks;
 use crate::fabric::route::FabricRoute;
@@ -11,6 +12,7 @@ use crate::sinks::QueueSink;
 use crate::task::State;
 use crate::wait::Parker;
 use crate::{EnrollError, Environment};
+use pvm_core::channel::{LaneKind, Peers};
 use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, TraceSettings, VERSION, Welcome};
 use pvm_core::tid::Tid;
@@ -75,6 +77,8 @@ pub(crate) struct Member {
     /// Whether this task has just sent a long message that the daemon must relay to another host.
     pub relay_pending: bool,
     pub company: Company,
+    /// For which tasks of other hosts a lane is asked.
+    pub peers: Peers,
     pub direct: DirectLinks,
     pub fabric: FabricRoute,
     pub parker: Parker,
@@ -141,6 +145,7 @@ impl Member {
             posted: false,
             relay_pending: false,
             company: Company::new(welcome.order),
+            peers: Peers::new(std::env::var("HPVM_DIRECT_AFTER").ok().as_deref()),
             direct: DirectLinks::default(),
             fabric: FabricRoute::new(&environment.fabric.or(&welcome.fabric)),
             parker: Parker::default(),
@@ -402,8 +407,8 @@ impl Member {
             Purpose::DirectLink(peer) => {
                 self.direct.open_requests -= 1;
                 match reply {
-                    Reply::Company => self.direct.on_company(peer),
-                    _ if failed => self.direct.on_break(peer),
+                    Reply::Company => self.peers.handle_company(LaneKind::Direct, peer, clock::now()),
+                    _ if failed => self.on_direct_link_break(peer),
                     _ => {}
                 }
             }

@@ -8,6 +8,8 @@
 
 mod backlog;
 mod buffers;
+mod channel;
+mod clock;
 mod company;
 mod control;
 mod convert;

@@ -1,7 +1,7 @@
 //! Taking in messages, and receiving them (contract 2.3).
 use crate::Task;
+use crate::channel::RouteSwitch;
 use crate::direct::PostedReceive;
-use crate::direct::fallback::RouteSwitch;
 use crate::in_transit::keep_in_transit;
 use crate::message::{Large, Message, OWN_DSIG, SlotState};
 use crate::queue::accepts;
@@ -148,12 +148,12 @@ impl State {
                 self.route_switches.pending.push(RouteSwitch::ToLink(Tid(src as u32)))
             }
             Ok(body) if ctx == SYSCTX_TC && tag == TC_FALLBACK => {
-                if let Some(held) = self.route_switches.close_fabric(src) {
+                if let Some(held) = self.route_switches.close_fabric(Tid(src as u32)) {
                     if self.take_held(&held, envelope.dst) > 0 {
                         self.handlers.queue_all();
                     }
                 }
-                let repeats = self.route_switches.on_fallback(src, &mut Reader::of(&body, format));
+                let repeats = self.route_switches.on_fallback(Tid(src as u32), &mut Reader::of(&body, format));
                 self.handlers.expect_repeats(src, repeats);
             }
             Ok(body) if ctx == SYSCTX_TC => self.on_system_message(tag, Reader::of(&body, format)),

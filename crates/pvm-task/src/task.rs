@@ -1,8 +1,8 @@
 //! The task: enrolling and leaving.
 use crate::backlog::Backlog;
 use crate::buffers::Store;
+use crate::channel::RouteSwitches;
 use crate::control::{Loss, Member};
-use crate::direct::fallback::RouteSwitches;
 use crate::handlers::Handlers;
 use crate::local_notify::LocalNotifies;
 use crate::options::Settings;

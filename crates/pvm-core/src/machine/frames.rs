@@ -4,6 +4,7 @@ use super::core::Core;
 use super::direct::LinkQuestion;
 use super::event::Event;
 use super::group_page::Listing;
+use super::groups::Report;
 use super::parts::Parts;
 use super::spawn::Observers;
 use super::{control, groups, membership, remote, servers};
@@ -36,24 +37,26 @@ impl Parts {
                 self.membership.joining.table_acknowledged(core, from, version);
             }
             Frame::GroupSeen { number } if core.is_master() => self.groups.change_acknowledged(core, from, number),
-            Frame::GroupTaken { id, taken } if core.is_master() => self.groups.arrivals_moved(core, from, id, taken),
-            Frame::Arrived { id, arrivals, chain: Some(chain) } => {
-                self.groups.arrive_at_coordinator(core, from, id, chain, arrivals);
+            Frame::GroupTaken { id, taken } if core.is_master() => {
+                self.groups.with(id, |group, shared| group.arrivals_moved(core, shared, from, taken));
             }
-            Frame::Arrived { id, arrivals, chain: None } => self.groups.combined_arrived(core, from, id, arrivals),
-            Frame::BarrierEnded { id, ended, failure, release, late } if from_master => {
+            Frame::Arrived { id, arrivals, chain } => {
+                self.groups.with(id, |group, shared| group.arrived(core, shared, from, arrivals, chain));
+            }
+            // The group knows whether the sender may end its barriers.
+            Frame::BarrierEnded { id, ended, failure, release, late } => {
                 let outcome = failure.map_or(Ok(()), Err);
-                self.groups.barrier_ended(core, id, &ended, outcome, release.as_ref(), late);
-            }
-            // A release that is not accepted comes late, or another host lies; only datagrams are counted.
-            Frame::Released { id, release, late } => {
-                _ = self.groups.released(core, from, id, &release, Some(late));
+                self.groups.with(id, |group, _| {
+                    group.barrier_ended(core, from, &ended, outcome, release.as_ref(), late);
+                });
             }
             Frame::ReleaseMissed => self.groups.release_missed(from),
             Frame::Recalled { id, number, passed, arrivals } if core.is_master() => {
-                self.groups.recall_reported(core, from, id, number, passed, arrivals);
+                self.groups.recall_reported(core, from, id, number, Report { passed, arrivals });
             }
-            Frame::HandBack { id } if core.is_master() => self.groups.handed_back(core, from, id),
+            Frame::HandBack { id } if core.is_master() => {
+                self.groups.with(id, |group, shared| group.handed_back(core, shared, from));
+            }
             Frame::Busy { busy } if core.is_master() => self.groups.host_busy(core, from, busy),
             Frame::BarriersListed { number, waiting } if core.is_master() => {
                 self.groups.listed_there(core, from, number, waiting);
@@ -136,7 +139,6 @@ impl Parts {
             | Frame::TableAck { .. }
             | Frame::GroupSeen { .. }
             | Frame::GroupTaken { .. }
-            | Frame::BarrierEnded { .. }
             | Frame::Recalled { .. }
             | Frame::HandBack { .. }
             | Frame::Busy { .. }

@@ -404,7 +404,8 @@ impl Machine {
 
     /// Handles the arrivals that were taken out of this host's barrier page ([`GroupAction::Take`]).
     pub fn handle_barrier_taken(&mut self, group: u64, taken: Taken) {
-        self.parts.groups.arrivals_taken(&mut self.core, group, taken);
+        let core = &mut self.core;
+        self.parts.groups.with(group, |group, shared| group.page_taken(core, shared, taken));
     }
 
     /// Handles a reading of how long this daemon has run, and how long it has waited for a processor, since its start.

@@ -287,9 +287,6 @@ fn deciding_host(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
         | Request::LeaveGroup(_)
         | Request::Group(_)
         | Request::FreezeGroup { .. }
-        | Request::Barrier { .. }
-        | Request::LanBarrier { .. }
-        | Request::NextBarrier { .. }
         | Request::SetGroupHost(_)
         | Request::GroupPlaces
         | Request::LostHosts

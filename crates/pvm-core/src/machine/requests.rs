@@ -15,7 +15,7 @@ impl Parts {
     pub fn handle_request(&mut self, core: &mut Core, from: Tid, wait: u32, request: Request) {
         let request = match request {
             Request::NextBarrier { group, count, lan, heard } => {
-                self.groups.heard(core, from, group, &heard);
+                self.groups.with(group, |group, _| group.heard(core, from, &heard));
                 if lan { Request::LanBarrier { group, count } } else { Request::Barrier { group, count } }
             }
             request => request,
@@ -23,9 +23,7 @@ impl Parts {
         let Some(request) = self.servers.for_manager(core, &mut self.notify, from, wait, request) else { return };
         if let Request::Barrier { group, count } | Request::LanBarrier { group, count } = request {
             let lan = matches!(request, Request::LanBarrier { .. });
-            if self.groups.combine(core, from, wait, group, count, lan) {
-                return;
-            }
+            return self.groups.arrive(core, (from, wait), group, count, lan);
         }
         let Some(request) = self.remote.for_other_host(core, from, wait, request) else { return };
         self.decide(core, from, wait, request);
@@ -89,10 +87,8 @@ impl Parts {
             Request::ExitStatus(tid) => return self.tasks.exit_status(core, from, wait, tid),
             Request::JoinGroup(name) => return self.groups.join(core, from, wait, name),
             Request::LeaveGroup(name) => return self.groups.leave(core, from, wait, &name),
-            Request::Barrier { group, count } => return self.groups.arrive(core, from, wait, group, count, false),
-            Request::LanBarrier { group, count } => return self.groups.arrive(core, from, wait, group, count, true),
-            // `handle_request` has made another request of it; no host sends it.
-            Request::NextBarrier { .. } => Err(Code::BadParam),
+            // `handle_request` has dealt with them; no host sends them.
+            Request::Barrier { .. } | Request::LanBarrier { .. } | Request::NextBarrier { .. } => Err(Code::BadParam),
             Request::SetGroupHost(host) => self.groups.name_host(core, from, host),
             Request::GroupPlaces => Ok(self.groups.places(core)),
             Request::Group(name) => return self.groups.look_up(core, from, wait, &name),

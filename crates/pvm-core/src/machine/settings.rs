@@ -16,9 +16,9 @@ pub const HALT_GRACE: Duration = Duration::from_secs(2);
 /// How long a barrier waits for substitutes of members that were gone before the barrier began. A program may take long
 /// to start a substitute.
 pub const BARRIER_PATIENCE: Duration = Duration::from_secs(30);
-/// The number of hosts with members from which on hosts send arrivals at barriers to one another. With fewer hosts, the
-/// master has received all arrivals before one could have passed through another host.
-pub const BARRIER_TREE_HOSTS: usize = 48;
+/// The number of hosts with members from which on hosts send arrivals at barriers to one another: none. No measurement
+/// has shown that this is faster (decision 34).
+pub const BARRIER_TREE_HOSTS: usize = usize::MAX;
 /// The number of other hosts with members from which on barriers are released by broadcast.
 pub const BARRIER_BROADCAST_HOSTS: usize = 3;
 /// How long a host may be silent before it is considered dead.
@@ -86,6 +86,8 @@ pub struct Settings {
     /// The number of other hosts with members from which on the master releases barriers by broadcast where that is
     /// faster (`HPVM_BARRIER_BROADCAST`).
     pub barrier_broadcast_hosts: usize,
+    /// Whether barriers over several hosts leave busy hosts by themselves; at the master (`HPVM_BARRIER_LEAVE_BUSY`).
+    pub barriers_leave_busy_hosts: bool,
     /// What proves that releases of barriers are the master's; without it, they go to each host by itself.
     pub one_way: Option<OneWay>,
     /// Other names of this host.
@@ -139,6 +141,7 @@ impl Settings {
             broadcast: None,
             barrier_tree_hosts: BARRIER_TREE_HOSTS,
             barrier_broadcast_hosts: BARRIER_BROADCAST_HOSTS,
+            barriers_leave_busy_hosts: false,
             one_way: None,
             aliases: Vec::new(),
             addresses: Vec::new(),

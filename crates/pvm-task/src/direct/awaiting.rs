@@ -170,7 +170,7 @@ mod tests {
         let mut links = DirectLinks::with_limit(2);
         links.links.push(link(PEER, true, near));
         let end = Instant::now() + Duration::from_secs(20);
-        while !links.links[0].may_switch() {
+        while !links.links[0].lane.may_switch() {
             assert!(Instant::now() < end);
             links.poll_links();
         }

@@ -1,15 +1,27 @@
 //! Two tasks of two hosts, with daemons that only relay, and links that break at any moment.
 use super::*;
+use crate::channel::{HeldMessages, RouteSwitch};
+use crate::clock;
+use crate::control::Member;
+use crate::direct::incoming::LinkMessage;
 use crate::direct::{ALLOW_DIRECT, ROUTE_DIRECT};
+use crate::message::OWN_DSIG;
+use crate::system::TC_FALLBACK;
+use crate::task::Task;
 use crate::test_daemon::{TestDaemon, enrolled};
 use crate::types::{ANY, Filter, Kind, Submit};
+use pvm_core::channel::{LaneKind, PAUSE_FIRST, Wish};
+use pvm_core::codes::{ENC_XDR, SYSCTX_TC};
+use pvm_core::encoding::Writer;
 use pvm_core::flows::pacing::Pacing;
 use pvm_core::proto::{Direct, LinkCause, Request, ToTask};
-use pvm_fmp::{Arrival, Endpoint, Sink};
+use pvm_fmp::{Arrival, Endpoint, FAR, Meta, Sink};
 use rustix::event::PollFlags;
+use std::cell::Cell;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 
 #[path = "company_tests.rs"]
 mod company;
@@ -169,7 +181,7 @@ impl Both {
         let deadline = Instant::now() + Duration::from_secs(20);
         let carries = |side: &mut Side| {
             let peer = side.peer();
-            side.member().direct.find(peer).is_some_and(|link| link.carries && link.is_reading())
+            side.member().direct.find(peer).is_some_and(|link| link.lane.carries() && link.lane.is_reading())
         };
         while !both.0.iter_mut().all(carries) {
             assert!(Instant::now() < deadline);
@@ -215,20 +227,20 @@ fn a_link_that_breaks_before_one_side_uses_it_loses_nothing() {
     for secret in [None, Some([7; 32])] {
         let mut both = Both::new();
         both.link(secret);
-        let carries = |side: &mut Side| side.member().direct.find(TIDS[0]).is_some_and(|link| link.carries);
+        let carries = |side: &mut Side| side.member().direct.find(TIDS[0]).is_some_and(|link| link.lane.carries());
         let deadline = Instant::now() + Duration::from_secs(20);
         while !carries(&mut both.0[1]) {
             assert!(Instant::now() < deadline);
             both.0[0].receive();
             both.0[1].receive();
-            if both.0[0].member().direct.find(TIDS[1]).is_some_and(|link| link.is_established()) {
+            if both.0[0].member().direct.find(TIDS[1]).is_some_and(|link| link.lane.is_established()) {
                 // The test needs a side 0 that has not received the hello, but this side has: try again.
                 both = Both::new();
                 both.link(secret);
             }
         }
         (0..3).for_each(|_| both.0[1].send(100));
-        assert!(!both.0[0].member().direct.find(TIDS[1]).unwrap().is_established());
+        assert!(!both.0[0].member().direct.find(TIDS[1]).unwrap().lane.is_established());
         kill(&both.0[0].socket().unwrap());
         both.settle();
         for _ in 0..2 {
@@ -244,7 +256,9 @@ fn a_direct_link_is_given_up_for_a_fabric_that_may_work_again() {
     let mut both = Both::linked(None);
     for side in &mut both.0 {
         let peer = side.peer();
-        side.member().fabric.lose(peer);
+        let peers = &mut side.member().peers;
+        peers.handle_request(LaneKind::Fabric, peer);
+        peers.handle_fallback(LaneKind::Fabric, peer, None, true, clock::now());
     }
     std::thread::sleep(PAUSE_FIRST);
     for side in [1, 1, 0] {
@@ -258,8 +272,9 @@ fn a_direct_link_is_given_up_for_a_fabric_that_may_work_again() {
     assert!(!both.0[0].has_link() && !both.0[1].has_link());
     for side in &mut both.0 {
         let peer = side.peer();
-        let pauses = side.member().direct.backoffs.get(peer).is_some_and(|backoff| !backoff.is_requested());
-        assert!(pauses, "the fabric is to be asked for first");
+        let wish = Wish { by_program: true, may_use_fabric: false, may_use_direct: true };
+        let wanted = side.member().peers.wanted(peer, wish, clock::now());
+        assert_eq!(wanted, None, "the fabric is to be asked for first");
     }
 }
 
@@ -319,7 +334,7 @@ fn sent_on_link(both: &mut Both, bytes: usize) -> usize {
         // What a task keeps is lost when it is killed.
         let member = both.0[0].member();
         let link = member.direct.find(peer).unwrap();
-        let keeps = !link.falling_back && (link.connection.wants_write() || !link.queue.all_written());
+        let keeps = !link.lane.falls_back() && (link.connection.wants_write() || !link.queue.all_written());
         assert!(!keeps || member.direct.wants_links(), "{count}");
     }
     100
@@ -448,32 +463,13 @@ fn a_fallback_is_answered_once_the_default_route_takes_the_answer() {
 #[test]
 fn a_send_after_the_end_of_the_receiver_does_no_harm() {
     let mut both = Both::linked(None);
-    let tid = both.0[1].task.own_tid();
     both.0[0].send(100);
     let socket = both.0[1].socket().unwrap();
     rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap();
     both.0[0].receive();
     assert!(!both.0[0].has_link());
-    let received = &both.0[0].task.state.route_switches.received[&tid];
-    assert!(received.ended);
+    assert!(both.0[0].task.state.route_switches.receipts.get_mut(TIDS[1]).is_some_and(|receipt| receipt.has_ended));
     both.0[0].send(100);
-}
-
-#[test]
-fn a_link_is_requested_again_after_ever_longer_pauses() {
-    let mut backoff = Backoff::default();
-    assert!(!backoff.may_request());
-    let mut pauses = Vec::new();
-    for _ in 0..12 {
-        backoff.on_break();
-        pauses.push(backoff.pause);
-        assert!(!backoff.may_request());
-    }
-    assert_eq!((pauses[0], pauses[1], pauses[11]), (PAUSE_FIRST, 2 * PAUSE_FIRST, PAUSE_MAX));
-    backoff.at = Some(Instant::now());
-    assert!(backoff.may_request());
-    backoff.requested();
-    assert!(!backoff.may_request() && backoff.at.is_none());
 }
 
 #[test]
@@ -486,9 +482,7 @@ fn a_link_for_which_there_was_no_room_is_requested_later() {
     // The pause is not over.
     side.task.update_route(TIDS[1], 0);
     assert_eq!(side.member().direct.open_requests, 0);
-    let backoff = side.member().direct.backoffs.get_mut(TIDS[1]).unwrap();
-    assert!(backoff.at.is_some_and(|at| at > Instant::now()));
-    backoff.at = Some(Instant::now());
+    std::thread::sleep(PAUSE_FIRST);
     side.task.update_route(TIDS[1], 0);
     assert_eq!(side.member().direct.open_requests, 1);
 }
@@ -497,7 +491,7 @@ fn a_link_for_which_there_was_no_room_is_requested_later() {
 fn a_requested_link_for_which_there_is_no_room_any_more_is_requested_later() {
     let mut side = Side::new(TIDS[0]);
     side.task.update_route(TIDS[1], 0);
-    assert!(side.member().direct.backoffs.get(TIDS[1]).unwrap().at.is_none());
+    assert!(side.member().awaits_direct_link(TIDS[1]));
     side.member().direct.links_max = 0;
     let (near, _far) = UnixStream::pair().unwrap();
     let (peer, pacing, cause) = (TIDS[1], Pacing::OnLoss, LinkCause::Program);
@@ -505,8 +499,8 @@ fn a_requested_link_for_which_there_is_no_room_any_more_is_requested_later() {
     side.daemon.queue(&ToTask::Direct(direct), &[near.as_fd()]);
     side.member().request_socket_poll();
     side.task.update_route(TIDS[1], 0);
-    let direct = &side.member().direct;
-    assert!(!direct.has_link(TIDS[1]) && direct.backoffs.get(TIDS[1]).unwrap().at.is_some());
+    let member = side.member();
+    assert!(!member.direct.has_link(TIDS[1]) && !member.peers.is_requested(LaneKind::Direct, TIDS[1]));
 }
 
 #[test]
@@ -552,8 +546,7 @@ fn what_has_arrived_on_a_fabric_goes_before_what_follows_the_fallback_message() 
             let message = LinkMessage { peer: TIDS[1], meta: meta_of(tag), body: vec![tag as u8] };
             held.messages.borrow_mut().push_back(message);
         }
-        let received = ReceivedOnLink { count: Rc::new(Cell::new(2)), ended: false, held: Some(held) };
-        side.task.state.route_switches.received.insert(TIDS[1].0 as i32, received);
+        side.task.state.route_switches.receipts.open(TIDS[1], Rc::new(Cell::new(2)), Some(held));
         // By the default route, the peer sends both of them again, and two more.
         let mut fallback: Meta = [SYSCTX_TC, TC_FALLBACK, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
         fallback[FAR] = TIDS[1].0;

@@ -25,7 +25,7 @@ pub const DECODER: &[Source] = &[
         &["poll_links", "poll_all", "send", "poll_link_until", "on_read_end", "remove", "close_link"],
     ),
     part("crates/pvm-task/src/direct/incoming.rs", &["is_over", "take_news", "has_begun"]),
-    part("crates/pvm-task/src/direct/link.rs", &["on_route_switch", "on_leaving", "holds_message", "interest_of"]),
+    part("crates/pvm-task/src/direct/link.rs", &["on_route_switch", "holds_message", "interest_of"]),
 ];
 
 const HERE: Tid = Tid(0x40001);
@@ -67,8 +67,8 @@ impl Side {
 
     /// Lets this task send on the link.
     fn switch(&mut self) {
-        self.link().return_to_link();
-        if self.link().may_switch() {
+        self.link().lane.return_to_lane();
+        if self.link().lane.may_switch() {
             self.link().switch();
             self.switches += 1;
         }
@@ -76,7 +76,7 @@ impl Side {
 
     /// Sends the next message, unless too many are on their way or this task does not use the link.
     fn send(&mut self, received: u32, bytes: usize) {
-        if self.link().carries && self.sent - received < WINDOW {
+        if self.link().lane.carries() && self.sent - received < WINDOW {
             let body = body_of(self.sent, bytes % BODY_BYTES_MAX);
             let meta = [self.switches, self.sent, 0, 0, 0, 0];
             self.links.send(self.peer, meta, Body::Bytes(&body)).expect("memory");
@@ -86,9 +86,9 @@ impl Side {
 
     /// Hears a route switch of the peer, which has switched this often.
     fn hear_switch(&mut self, switches: u32) {
-        if let (true, Ok(at)) = (self.heard < switches, self.links.position(self.peer)) {
+        if self.heard < switches && self.links.position(self.peer).is_ok() {
             self.heard += 1;
-            self.links.on_route_switch(at);
+            self.links.on_route_switch(self.peer);
         }
     }
 
@@ -134,7 +134,7 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
     let (near, far) = sockets();
     let (mut here, mut honest) = (Side::new(HONEST, near, true, secret), Side::new(HERE, far, false, secret));
     let mut polls = 0;
-    while ![&here, &honest].iter().all(|side| side.links.links[0].may_switch()) {
+    while ![&here, &honest].iter().all(|side| side.links.links[0].lane.may_switch()) {
         poll(&mut [&mut here, &mut honest], &mut polls);
     }
     let (near, far) = sockets();
@@ -154,7 +154,7 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             here.links.wait_for_room(None, Duration::ZERO);
             poll(&mut [], &mut polls);
         }
-        while here.received < sent || here.links.find(HONEST).is_some_and(|link| !link.falling_back) {
+        while here.received < sent || here.links.find(HONEST).is_some_and(|link| !link.lane.falls_back()) {
             here.hear_switch(switches);
             poll(&mut [&mut here], &mut polls);
         }
@@ -164,7 +164,7 @@ fn run(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
         here.hear_switch(honest.switches);
         honest.hear_switch(here.switches);
         poll(&mut [&mut here, &mut honest], &mut polls);
-        assert!(!here.link().falling_back && !honest.link().falling_back);
+        assert!(!here.link().lane.falls_back() && !honest.link().lane.falls_back());
     }
     result
 }
@@ -199,8 +199,8 @@ fn act(
             6 => write_frame(&mut hostile, Frame::Acknowledgement { received: from.arbitrary::<u8>()?.into() }, 0),
             7 if from.arbitrary::<u8>()? == 0 => hostile = None,
             8 => {
-                if let Ok(at) = here.links.position(HOSTILE) {
-                    here.links.on_route_switch(at);
+                if here.links.position(HOSTILE).is_ok() {
+                    here.links.on_route_switch(HOSTILE);
                 }
             }
             9 => here.hear_switch(honest.switches),
@@ -211,7 +211,7 @@ fn act(
                 let is_long = long_sends < LONG_SENDS_MAX && from.arbitrary::<u8>()? % 8 == 0;
                 long_sends += u32::from(is_long);
                 let bytes = if is_long { LONG_BYTES } else { 100 };
-                let link = here.links.find(HOSTILE).filter(|link| link.carries || link.may_switch());
+                let link = here.links.find(HOSTILE).filter(|link| link.lane.carries() || link.lane.may_switch());
                 if let Some(link) = link {
                     link.switch();
                     here.links.send(HOSTILE, [0; 6], Body::Bytes(&vec![1; bytes])).expect("memory");

@@ -251,7 +251,7 @@ impl DirectLink {
         posted: Option<&mut PostedReceive<'_>>,
         outcome: &mut ReadOutcome,
     ) -> Result<(), LinkError> {
-        if self.read_closed || self.ends_behind {
+        if self.lane.is_read_closed() || self.ends_behind {
             return Ok(());
         }
         self.flush();
@@ -323,7 +323,7 @@ impl DirectLink {
                     messages += 1;
                     outcome.messages += 1;
                     let message = LinkMessage { peer: self.peer, meta, body };
-                    match self.peer_has_switched() {
+                    match self.lane.peer_has_switched() {
                         true => arrived.extend([message]),
                         false => self.read_ahead.push(message),
                     }
@@ -350,8 +350,8 @@ impl DirectLink {
     /// Handles a frame, apart from the bytes of a body.
     fn on_frame(&mut self, frame: Frame, outcome: &mut ReadOutcome) -> Result<(), LinkError> {
         match frame {
-            Frame::Hello { up_to } if !self.hello_received => {
-                self.hello_received = true;
+            Frame::Hello { up_to } if !self.lane.is_established() => {
+                self.lane.handle_hello();
                 outcome.usable = true;
                 self.limit.set(up_to);
                 if !self.hello_sent {
@@ -368,7 +368,7 @@ impl DirectLink {
                 self.limit.set(up_to);
                 (self.is_held, self.incoming.has_grant) = (false, true);
             }
-            Frame::Leaving if self.incoming.partial.is_none() => self.on_leaving(),
+            Frame::Leaving if self.incoming.partial.is_none() => self.lane.handle_leaving(),
             _ => return Err(LinkError::Malformed),
         }
         Ok(())

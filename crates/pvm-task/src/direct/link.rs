@@ -15,7 +15,7 @@ use super::incoming::{Incoming, LinkMessage};
 use super::outgoing::Outgoing;
 use super::send_queue::{QueuedBody, QueuedMessage, SendQueue};
 use super::stall::Stall;
-use super::unasked::Bursts;
+use pvm_core::channel::{Bursts, GivenUp, Lane};
 use pvm_core::codes::Code;
 use pvm_core::flows::pacing::SendLimit;
 use pvm_core::proto::{Direct, LinkCause};
@@ -25,9 +25,7 @@ use pvm_net::{Carried, Identity, KeyPair, Link, LinkError};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
-use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::rc::Rc;
 use std::time::Instant;
 
 /// After receiving this many bytes or this many messages, a side sends an acknowledgement without a message.
@@ -37,26 +35,6 @@ const ACKNOWLEDGED_MESSAGES: u32 = 256;
 /// receives nothing.
 const UNPOLLED_BYTES_MAX: usize = 512 << 10;
 const UNPOLLED_MESSAGES_MAX: usize = 512;
-/// A side that has left the link for a multicast returns to it after this many messages to the peer alone.
-const MESSAGES_TO_RETURN: u32 = 4;
-
-/// Why a side falls back from a link that has not broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum GivenUp {
-    /// The peer does not read.
-    Unread,
-    /// The peer has not acknowledged anything since this side switched to the link. It may not have taken in the route
-    /// switch, for instance while it waits itself until its own message is read.
-    Unheard,
-    /// This side sends a long burst of short messages.
-    Burst,
-    /// The peer may be reached on a fabric again, as before.
-    ForFabric,
-    /// No program has asked for the link, and one of the two tasks is no longer alone on its host ([`crate::company`]).
-    Company,
-    /// The peer has given the link up for one of these reasons.
-    ByPeer,
-}
 
 /// This side of a direct link.
 pub(crate) struct DirectLink {
@@ -67,20 +45,12 @@ pub(crate) struct DirectLink {
     /// Whether this side sends the first hello.
     pub(super) is_caller: bool,
     pub(super) hello_sent: bool,
-    pub(super) hello_received: bool,
+    /// Which messages go on the link, in both directions.
+    pub lane: Lane,
     /// Whether the link cannot be made yet, since the calls so far had too little stack.
     pub(super) lacks_stack: bool,
-    /// Whether this side sends its messages on the link.
-    pub carries: bool,
-    /// How many messages this side had sent on the link when it last switched to it.
-    switched_at: u32,
     /// Bursts of messages that this side sends on the link.
     pub(super) bursts: Bursts,
-    /// Whether this side has left the link for the default route, and how many messages it has sent there since then.
-    left: Option<u32>,
-    /// How often the peer has switched to the link, less how often it has left it: if 1, the peer sends its messages on
-    /// the link. A route switch may arrive before the leaving frame that the peer sent earlier.
-    peer_switches: i32,
     pub(super) incoming: Incoming,
     /// Messages that were read while a send waited, before the peer's route switch: earlier ones may still be on the default
     /// route. The peer leaves the link only when all its messages were passed on, so all of these wait for the same switch.
@@ -93,10 +63,7 @@ pub(crate) struct DirectLink {
     owes_grant: bool,
     /// How many packets had arrived out of order at the last check.
     out_of_order: u32,
-    /// How many messages of this link have been delivered to the program's message queue or receive. A message that has
-    /// only been read from the socket does not count.
-    received: Rc<Cell<u32>>,
-    /// How many of these messages have been acknowledged, and how many bytes were received since then.
+    /// How many messages that this task has taken over were acknowledged, and how many bytes it has taken over since then.
     reported: u32,
     unreported_bytes: usize,
     /// The message that is being written, or the next one.
@@ -116,15 +83,6 @@ pub(crate) struct DirectLink {
     stall: Stall,
     /// Whether a write to the connection has failed: then no more can be written.
     write_failed: bool,
-    /// Whether this side has stopped reading from the connection.
-    pub read_closed: bool,
-    /// Whether this side falls back to the default route: there it first sends the messages of its send queue, then new
-    /// ones.
-    pub falling_back: bool,
-    /// Why this side falls back; `None` if the link has broken, or the task leaves.
-    pub(super) given_up: Option<GivenUp>,
-    /// Whether the fallback message has been sent to the peer.
-    pub fallback_sent: bool,
     /// Whether there may be more to read even if the socket is not reported readable.
     pub has_more: bool,
     /// The events that epoll watches for on the socket.
@@ -157,20 +115,15 @@ impl DirectLink {
             connection,
             is_caller: direct.calls,
             hello_sent: false,
-            hello_received: false,
+            lane: Lane::default(),
             lacks_stack: false,
-            carries: false,
-            switched_at: 0,
             bursts: Bursts::default(),
-            left: None,
-            peer_switches: 0,
             incoming: Incoming::default(),
             read_ahead: Vec::new(),
             ends_behind: false,
             granted,
             owes_grant: false,
             out_of_order: 0,
-            received: Rc::default(),
             reported: 0,
             unreported_bytes: 0,
             outgoing: Outgoing::default(),
@@ -184,10 +137,6 @@ impl DirectLink {
             awaits: Awaits::default(),
             stall: Stall::default(),
             write_failed: false,
-            read_closed: false,
-            falling_back: false,
-            given_up: None,
-            fallback_sent: false,
             has_more: false,
             watched: PollFlags::empty(),
         })
@@ -197,19 +146,9 @@ impl DirectLink {
         self.connection.as_fd()
     }
 
-    /// Returns whether this side can switch its messages to the link, because the peer reads from it.
-    pub fn may_switch(&self) -> bool {
-        self.hello_received && !self.carries && !self.falling_back && self.left.is_none()
-    }
-
-    /// Returns whether this side does not use the link yet, but may do so later.
-    pub fn has_pending(&self) -> bool {
-        !self.carries && !self.falling_back && self.left.is_none()
-    }
-
     /// Returns whether the peer has taken in all that was sent on the link, so that this side can leave it.
     pub fn may_leave(&self) -> bool {
-        self.carries && !self.is_send_closed() && self.queue.is_empty() && !self.outgoing.is_in_frame()
+        self.lane.may_leave(self.queue.is_empty()) && !self.is_send_closed() && !self.outgoing.is_in_frame()
     }
 
     /// Leaves the link for the default route, if the peer has taken in all that was sent on the link: then a message on
@@ -218,27 +157,16 @@ impl DirectLink {
         let may_leave = self.may_leave();
         if may_leave {
             self.write_failed = self.send_frame(Frame::Leaving).is_err();
-            self.carries = self.write_failed;
-            self.left = (!self.write_failed).then_some(0);
+            if !self.write_failed {
+                self.lane.handle_left();
+            }
         }
         may_leave && !self.write_failed
     }
 
-    /// Returns whether this side has left the link for the default route.
-    pub fn is_left(&self) -> bool {
-        self.left.is_some()
-    }
-
-    /// Lets this side return to the link.
-    pub fn return_to_link(&mut self) {
-        self.left = None;
-    }
-
     /// Begins the fallback from a link that has not broken.
     pub(super) fn give_up(&mut self, why: GivenUp) {
-        if !self.falling_back {
-            (self.falling_back, self.given_up) = (true, Some(why));
-        }
+        self.lane.give_up(why);
     }
 
     /// Returns whether the link has to be read even if its socket is not reported readable: there may be more in its
@@ -247,46 +175,16 @@ impl DirectLink {
         self.has_more || self.lacks_stack || self.owes_acknowledgement()
     }
 
-    /// Counts a message to the peer on the default route. After some of them, this side returns to the link.
-    pub fn count_by_default_route(&mut self) {
-        self.left = self.left.map(|count| count + 1).filter(|count| *count < MESSAGES_TO_RETURN);
-    }
-
-    /// Returns the counter of received messages.
-    pub fn received_count(&self) -> Rc<Cell<u32>> {
-        self.received.clone()
-    }
-
     /// Handles the peer's route switch. Returns the messages that were read before it, if they are next.
     pub fn on_route_switch(&mut self) -> Vec<LinkMessage> {
-        self.peer_switches = self.peer_switches.saturating_add(1);
+        self.lane.handle_route_switch();
         self.has_more = true;
-        if self.peer_has_switched() { std::mem::take(&mut self.read_ahead) } else { Vec::new() }
-    }
-
-    /// Returns whether the peer sends its messages on the link, and all earlier ones have arrived.
-    pub(super) fn peer_has_switched(&self) -> bool {
-        self.peer_switches > 0
-    }
-
-    /// Handles a leaving frame: the peer sends later messages on the default route.
-    pub(super) fn on_leaving(&mut self) {
-        self.peer_switches = self.peer_switches.saturating_sub(1);
-    }
-
-    /// Returns whether messages are read from the link, because all earlier ones have arrived on the default route.
-    pub fn is_reading(&self) -> bool {
-        self.peer_has_switched() && !self.read_closed
-    }
-
-    /// Returns whether the fallback message has still to be sent.
-    pub fn owes_fallback(&self) -> bool {
-        self.falling_back && !self.fallback_sent
+        if self.lane.peer_has_switched() { std::mem::take(&mut self.read_ahead) } else { Vec::new() }
     }
 
     /// Returns whether a message waits to be read until the peer's route switch arrives.
     pub(super) fn holds_message(&self) -> bool {
-        !self.peer_has_switched() && self.has_message()
+        !self.lane.peer_has_switched() && self.has_message()
     }
 
     /// Returns whether a message has begun to arrive that was not passed on.
@@ -303,14 +201,15 @@ impl DirectLink {
     pub(super) fn interest_of(&self, reads_ahead: bool) -> PollFlags {
         let mut flags = PollFlags::empty();
         let holds = self.holds_message() && !reads_ahead;
-        flags.set(PollFlags::IN, !self.read_closed && !self.ends_behind && !holds && !self.lacks_stack);
+        let may_read = !self.lane.is_read_closed() && !self.ends_behind && !self.lacks_stack;
+        flags.set(PollFlags::IN, may_read && !holds);
         flags.set(PollFlags::OUT, !self.is_flushed());
         flags
     }
 
     /// Counts a message that has been delivered to the program's message queue or receive.
     pub fn count_received(&mut self, bytes: usize) {
-        self.received.set(self.received.get().wrapping_add(1));
+        self.lane.count_received();
         self.unreported_bytes += bytes;
         if bytes >= AWAITED_BYTES_MIN {
             self.acknowledge_if_due();
@@ -319,20 +218,14 @@ impl DirectLink {
 
     /// Handles an acknowledgement.
     pub(super) fn on_acknowledgement(&mut self, count: u32) -> Result<(), LinkError> {
-        // A side that falls back ignores acknowledgements on the link, since it sends the queued messages by the
-        // default route.
-        if self.falling_back || self.queue.acknowledge(count) { Ok(()) } else { Err(LinkError::Malformed) }
+        let is_true = !self.lane.takes_acknowledgements() || self.queue.acknowledge(count);
+        if is_true { Ok(()) } else { Err(LinkError::Malformed) }
     }
 
     /// Returns whether the link has ended without loss: the peer has exited, and all its messages on the link have
     /// arrived.
     pub fn has_ended(&self) -> bool {
-        self.connection.has_ended() && !self.write_failed && self.hello_received
-    }
-
-    /// Returns whether the peer's hello has arrived. Before that, the peer can neither have sent nor read messages.
-    pub fn is_established(&self) -> bool {
-        self.hello_received
+        self.connection.has_ended() && !self.write_failed && self.lane.is_established()
     }
 
     /// Ends the connection for all processes that hold it, the daemons among them.
@@ -372,12 +265,12 @@ impl DirectLink {
 
     /// Returns whether this side writes nothing to the connection any more.
     pub fn is_send_closed(&self) -> bool {
-        self.write_failed || self.falling_back
+        self.write_failed || self.lane.falls_back()
     }
 
     /// Returns whether the connection has failed and the fallback has not begun.
     pub fn is_broken(&self) -> bool {
-        self.write_failed && !self.falling_back
+        self.write_failed && !self.lane.falls_back()
     }
 
     /// Returns a count that changes whenever the socket has taken bytes.
@@ -391,7 +284,7 @@ impl DirectLink {
         let bytes = body.len();
         while !self.is_send_closed() {
             self.send_grant();
-            let received = self.received.get();
+            let received = self.lane.received();
             self.is_held = !self.outgoing.plan(meta, bytes, received, &self.limit);
             if self.is_held {
                 return false;
@@ -430,12 +323,12 @@ impl DirectLink {
     /// Returns whether so much was received since the last acknowledgement that the next one is due.
     fn owes_acknowledgement(&self) -> bool {
         self.unreported_bytes >= ACKNOWLEDGED_BYTES
-            || self.received.get().wrapping_sub(self.reported) >= ACKNOWLEDGED_MESSAGES
+            || self.lane.received().wrapping_sub(self.reported) >= ACKNOWLEDGED_MESSAGES
     }
 
     /// Sends an acknowledgement if one is due and no frame is partly written.
     pub fn acknowledge_if_due(&mut self) {
-        let received = self.received.get();
+        let received = self.lane.received();
         if self.owes_acknowledgement() && !self.outgoing.is_in_frame() && !self.is_send_closed() {
             (self.reported, self.unreported_bytes) = (received, 0);
             self.write_failed = self.send_frame(Frame::Acknowledgement { received }).is_err();
@@ -475,12 +368,12 @@ impl DirectLink {
 
     /// Begins to send messages on the link.
     pub fn switch(&mut self) {
-        (self.carries, self.switched_at) = (true, self.queue.sent_count());
+        self.lane.handle_switched(self.queue.sent_count());
     }
 
     /// Returns whether the peer is known to have taken in the last route switch: it has acknowledged a message since.
     pub fn has_heard_switch(&self) -> bool {
-        self.queue.acknowledged() != self.switched_at
+        self.lane.has_heard_switch(self.queue.acknowledged())
     }
 
     /// Adds a message to the send queue. `written`: whether the socket has taken the whole message.
@@ -499,7 +392,7 @@ impl DirectLink {
         if much {
             self.polled_at = (bytes, messages);
         }
-        much && !self.read_closed
+        much && !self.lane.is_read_closed()
     }
 
     /// Returns whether the peer does not read at the moment. If so, a sender does not wait, but queues its message.
@@ -514,7 +407,7 @@ impl DirectLink {
 
     /// Returns whether a grant would be read, if one is needed.
     pub fn can_hear_grants(&self) -> bool {
-        !self.is_held || !(self.read_closed || self.ends_behind)
+        !self.is_held || !(self.lane.is_read_closed() || self.ends_behind)
     }
 
     /// Returns how much the connection has carried, as far as the system reports it.
@@ -525,7 +418,7 @@ impl DirectLink {
     /// Returns whether the connection has carried nothing for too long. `waits`: whether this task waits for the last
     /// messages of a peer that has exited; if so, received bytes count as progress, too.
     pub fn has_stalled(&mut self, waits: bool, now: Instant) -> bool {
-        if self.read_closed || (self.queue.is_empty() && !waits) {
+        if self.lane.is_read_closed() || (self.queue.is_empty() && !waits) {
             self.stall.reset();
             return false;
         }

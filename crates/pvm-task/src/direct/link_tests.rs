@@ -57,7 +57,7 @@ fn send_body(link: &mut DirectLink, tag: u32, body: Body<'_>) {
 fn established(secret: Option<[u8; 32]>) -> [DirectLink; 2] {
     let [mut one, mut two] = pair(secret);
     let end = Instant::now() + Duration::from_secs(20);
-    while !(one.may_switch() && two.may_switch()) {
+    while !(one.lane.may_switch() && two.lane.may_switch()) {
         assert!(Instant::now() < end);
         assert_eq!(tags(&mut one), Ok(vec![]));
         assert_eq!(tags(&mut two), Ok(vec![]));
@@ -122,7 +122,7 @@ fn a_peer_without_the_secret_is_refused() {
     let mut two = DirectLink::new(&direct(ONE, false, Some([8; 32])), far, u64::MAX).unwrap();
     let error = (0..100).find_map(|_| tags(&mut one).err().or(tags(&mut two).err()));
     assert!(matches!(error, Some(LinkError::Tls(_))), "{error:?}");
-    assert!(!one.may_switch() && !two.may_switch());
+    assert!(!one.lane.may_switch() && !two.lane.may_switch());
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn messages_are_queued_until_the_peer_has_acknowledged_them() {
         send(&mut two, 9, b"");
         assert_eq!(tags(&mut one), Ok(vec![9]));
         assert_eq!((one.queue.bytes(), one.queue.acknowledged()), (0, 3));
-        assert_eq!(two.received.get(), 3);
+        assert_eq!(two.lane.received(), 3);
 
         send(&mut one, 3, &vec![2; ACKNOWLEDGED_BYTES]);
         let end = Instant::now() + Duration::from_secs(20);
@@ -260,7 +260,7 @@ fn an_acknowledgement_of_unsent_messages_is_a_protocol_violation() {
     let [mut one, mut two] = established(None);
     one.on_route_switch();
     send(&mut one, 5, b"one");
-    two.received.set(2);
+    two.lane.received_counter().set(2);
     send(&mut two, 6, b"two");
     assert_eq!(tags(&mut one), Err(LinkError::Malformed));
     assert!(!one.has_ended());
@@ -296,7 +296,7 @@ fn limited(secret: Option<[u8; 32]>, limits: [u64; 2]) -> [DirectLink; 2] {
     let [mut one, mut two] = pair(secret);
     (two.granted, one.granted) = (limits[0], limits[1]);
     let end = Instant::now() + Duration::from_secs(20);
-    while !(one.may_switch() && two.may_switch()) {
+    while !(one.lane.may_switch() && two.lane.may_switch()) {
         assert!(Instant::now() < end);
         tags(&mut one).unwrap();
         tags(&mut two).unwrap();

@@ -18,16 +18,16 @@ mod pacing;
 mod routes;
 pub(crate) mod send_queue;
 mod stall;
-pub(crate) mod unasked;
 mod waiting;
 
+use crate::clock;
 use crate::task::State;
-use fallback::{Backoff, Backoffs};
 pub(crate) use incoming::PostedReceive;
 use incoming::{FAST_BYTES, LinkMessage, ReadOutcome, Until};
-use link::{DirectLink, GivenUp};
+use link::DirectLink;
 use multicasts::Multicasts;
 use pacing::LinkPacer;
+use pvm_core::channel::{GivenUp, LaneEnd};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Direct, LinkCause, Request};
 use pvm_core::tid::Tid;
@@ -40,7 +40,6 @@ use send_queue::QueuedMessage;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
-use unasked::Unasked;
 
 /// Direct links of a task, which may use at most a quarter of the task's descriptors.
 ///
@@ -55,7 +54,7 @@ const DESCRIPTOR_SHARE: u64 = 4;
 const READ_ALL_LINKS_MAX: usize = 2;
 /// How much of its thread's stack a call must have left that makes a link, in bytes. The exchange of keys took 18 KiB, and
 /// a thread may have no more than 16 KiB.
-const LINK_STACK_BYTES: usize = 64 << 10;
+pub(crate) const LINK_STACK_BYTES: usize = 64 << 10;
 /// While messages arrive by other routes, the links are polled once in this number of calls.
 const BUSY_POLLS: u32 = 16;
 /// How long a sender waits for a peer that reads nothing.
@@ -75,14 +74,11 @@ const ROUTE_DIRECT: i32 = 3;
 /// The direct links of a task.
 pub(crate) struct DirectLinks {
     /// All links, by the peer's tid.
-    links: Vec<DirectLink>,
+    pub links: Vec<DirectLink>,
     /// Links that the daemons have made, and that wait for a call with enough stack, with their descriptors.
     deferred: Vec<(Direct, Vec<OwnDescriptor>)>,
     /// An epoll descriptor of the sockets of all links, for threads that sleep.
     epoll: Option<OwnDescriptor>,
-    /// For each peer to which a link has been requested before: when one may be requested again.
-    backoffs: Backoffs,
-    unasked: Unasked,
     /// How many requests for links have no reply yet.
     pub open_requests: usize,
     route: i32,
@@ -132,12 +128,12 @@ impl DirectLinks {
 
     /// Returns whether messages to that task go on a link.
     pub fn carries(&self, to: Tid) -> bool {
-        self.position(to).is_ok_and(|at| self.links[at].carries)
+        self.position(to).is_ok_and(|at| self.links[at].lane.carries())
     }
 
     /// Returns whether there is a link to that task on which messages go, apart from some multicasts.
     pub fn is_usual_route(&self, to: Tid) -> bool {
-        self.position(to).is_ok_and(|at| self.links[at].carries || self.links[at].is_left())
+        self.position(to).is_ok_and(|at| self.links[at].lane.carries() || self.links[at].lane.is_left())
     }
 
     /// Returns why a link is asked for now.
@@ -156,31 +152,9 @@ impl DirectLinks {
     }
 
     /// Counts a message to a task by the default route, if there is a link that was left: after some of them, this task
-    /// returns to it.
-    pub fn count_by_default_route(&mut self, to: Tid) {
-        if let Some(link) = self.find(to) {
-            link.count_by_default_route();
-        }
-    }
-
-    /// Counts a message of `bytes` bytes that was sent by the default route.
-    pub fn count_message(&mut self, to: Tid, bytes: usize) {
-        if let Some(link) = self.find(to) {
-            link.count_by_default_route();
-        } else if self.allows_links() && !self.wants_links() {
-            self.unasked.count(to, bytes, Instant::now());
-        }
-    }
-
-    /// Returns whether a link to that task is worth its cost: because the program asks for links, or because so much is sent
-    /// to it.
-    pub fn is_worth_a_link(&self, to: Tid) -> bool {
-        self.wants_links() || self.unasked.is_enough(to)
-    }
-
-    /// Returns whether a link to that task is wanted now. If a link to it has broken, not before a pause is over.
-    fn wants_link(&self, to: Tid) -> bool {
-        self.allows_links() && self.is_worth_a_link(to) && self.backoffs.get(to).is_none_or(Backoff::may_request)
+    /// returns to it. Returns whether there is a link.
+    pub fn count_by_default_route(&mut self, to: Tid) -> bool {
+        self.find(to).map(|link| link.lane.count_by_default_route()).is_some()
     }
 
     /// Returns whether no program has asked for one of the links.
@@ -196,7 +170,7 @@ impl DirectLinks {
     /// Begins the fallback from the links on which messages go to these peers and that no program has asked for. Returns
     /// whether there are any.
     pub fn leave_unasked(&mut self, is_meant: impl Fn(Tid) -> bool) -> bool {
-        let is_unasked = |link: &&mut DirectLink| link.cause == LinkCause::Traffic && link.carries;
+        let is_unasked = |link: &&mut DirectLink| link.cause == LinkCause::Traffic && link.lane.carries();
         let mut is_any = false;
         for link in self.links.iter_mut().filter(is_unasked).filter(|link| is_meant(link.peer)) {
             is_any = true;
@@ -214,7 +188,7 @@ impl DirectLinks {
 
     /// Returns whether a link was requested, or exists and is not used yet: a poll may make this link usable.
     pub fn has_pending(&self) -> bool {
-        self.open_requests > 0 || self.links.iter().any(DirectLink::has_pending)
+        self.open_requests > 0 || self.links.iter().any(|link| link.lane.is_pending())
     }
 
     /// Returns the descriptor that sleeping threads watch. Makes it when it is first needed.
@@ -237,8 +211,6 @@ impl DirectLinks {
             links: Vec::new(),
             deferred: Vec::new(),
             epoll: None,
-            backoffs: Backoffs::default(),
-            unasked: Unasked::default(),
             open_requests: 0,
             route: ALLOW_DIRECT,
             arrived: VecDeque::new(),
@@ -339,8 +311,8 @@ impl DirectLinks {
         match self.position(arrived.peer) {
             Ok(at) => self.links[at].count_received(arrived.body.len()),
             Err(_) => {
-                if let Some(received) = state.route_switches.received.get(&(arrived.peer.0 as i32)) {
-                    received.count.set(received.count.get().wrapping_add(1));
+                if let Some(receipt) = state.route_switches.receipts.get_mut(arrived.peer) {
+                    receipt.count.set(receipt.count.get().wrapping_add(1));
                 }
             }
         }
@@ -349,32 +321,30 @@ impl DirectLinks {
     /// Handles a link from which no more messages can be read.
     fn on_read_end(&mut self, at: usize) {
         let link = &mut self.links[at];
-        let peer = link.peer;
-        link.read_closed = true;
+        let (peer, is_clean) = (link.peer, link.has_ended());
         self.pacing.remove(peer);
-        // A peer that has not switched to the link, or has left it, may have lost it: then it lives, and its messages
-        // take the default route.
-        let has_exited = link.has_ended() && link.peer_has_switched();
-        if !link.falling_back && (has_exited || !link.is_established()) {
-            return self.remove(at);
-        }
-        link.falling_back = true;
-        if self.draining == Some(peer) {
-            self.draining = None;
-        }
-        self.update_interest(at);
-    }
-
-    /// Removes a link whose peer has exited, or which was never established.
-    fn remove(&mut self, at: usize) {
-        let peer = self.links[at].peer;
-        match self.links[at].is_established() {
-            true => self.events.push(RouteEvent::Dead(peer)),
-            false => {
-                self.on_break(peer);
-                self.events.push(RouteEvent::Unmade(peer));
+        match link.lane.handle_end(is_clean) {
+            LaneEnd::PeerGone => self.remove(at, RouteEvent::Dead(peer)),
+            LaneEnd::NeverMade => self.remove(at, RouteEvent::Unmade(peer)),
+            LaneEnd::FallsBack => {
+                if self.draining == Some(peer) {
+                    self.draining = None;
+                }
+                self.update_interest(at);
             }
         }
+    }
+
+    /// Removes a link to a peer from which nothing more comes.
+    fn remove_drained(&mut self, at: usize) {
+        let peer = self.links[at].peer;
+        let is_established = self.links[at].lane.is_established();
+        self.remove(at, if is_established { RouteEvent::Dead(peer) } else { RouteEvent::Unmade(peer) });
+    }
+
+    /// Removes a link, for this reason.
+    fn remove(&mut self, at: usize, event: RouteEvent) {
+        self.events.push(event);
         self.close_link(at);
     }
 
@@ -443,7 +413,7 @@ impl DirectLinks {
         let mut copy = link.reserve(body)?;
         // The peer may answer at once.
         self.expect_messages();
-        let (begin, mut since, mut has_read_ahead) = (Instant::now(), None, false);
+        let (begin, mut since, mut has_read_ahead) = (clock::now(), None, false);
         let written = loop {
             let Some(link) = self.find(to) else { return Ok(()) };
             let before = link.progress();
@@ -472,7 +442,7 @@ impl DirectLinks {
         if !awaits {
             copy.fill(body);
         }
-        self.links[at].bursts.note_on_link(body.len(), begin..Instant::now());
+        self.links[at].bursts.note_on_lane(body.len(), begin..clock::now());
         self.links[at].enqueue(QueuedMessage { meta, body: copy, length: body.len() }, written);
         let handed_over = written && (self.wants_links() || self.wait_until_flushed(to));
         let Ok(at) = self.position(to) else { return Ok(()) };
@@ -524,7 +494,7 @@ impl DirectLinks {
     pub fn set_route(&mut self, route: i32) -> Option<Request> {
         let before = std::mem::replace(&mut self.route, route);
         if self.wants_links() {
-            self.links.iter_mut().for_each(DirectLink::return_to_link);
+            self.links.iter_mut().for_each(|link| link.lane.return_to_lane());
         }
         let changed = (before == DONT_ROUTE) != (route == DONT_ROUTE);
         changed.then_some(Request::AllowDirect(route != DONT_ROUTE))

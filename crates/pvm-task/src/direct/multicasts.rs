@@ -2,6 +2,7 @@
 use super::link::DirectLink;
 use super::send_queue::QueuedMessage;
 use super::{Body, DirectLinks, SEND_WAIT_MAX};
+use crate::clock;
 use crate::control::Member;
 use pvm_core::codes::Code;
 use pvm_core::flows::multicast::Advice;
@@ -99,7 +100,7 @@ impl DirectLinks {
         for tid in to {
             // If the link is gone, its peer has exited, and the message is dropped.
             let Some(link) = self.find(*tid) else { continue };
-            let begin = Instant::now();
+            let begin = clock::now();
             let mut copy = match link.reserve(body) {
                 Ok(copy) => copy,
                 Err(code) => {
@@ -111,7 +112,7 @@ impl DirectLinks {
             let was_blocked = link.is_blocked();
             let written = link.queue.all_written() && link.write(meta, body);
             copy.fill(body);
-            link.bursts.note_on_link(body.len(), begin..Instant::now());
+            link.bursts.note_on_lane(body.len(), begin..clock::now());
             link.enqueue(QueuedMessage { meta, body: copy, length: body.len() }, written);
             sent.push((*tid, was_blocked));
         }
@@ -161,8 +162,8 @@ impl DirectLinks {
 mod tests {
     use super::*;
     use crate::Task;
-    use crate::direct::link::GivenUp;
     use crate::test_daemon::{TestDaemon, enrolled};
+    use pvm_core::channel::GivenUp;
     use pvm_core::flows::pacing::Pacing;
     use pvm_core::proto::{Direct, LinkCause};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -223,8 +224,8 @@ mod tests {
         let unlinked = member.multicast_on_links(&receivers, [0; 6], Body::Bytes(&body), |sent| sent.unwrap());
         let waits = begin.elapsed().as_millis() / SEND_WAIT_MAX.as_millis();
         assert!(unlinked.is_empty() && (1..20).contains(&waits), "{waits} waits");
-        assert!(member.direct.links.iter().all(|link| link.falling_back), "the daemons take over");
-        let why = |link: &DirectLink| link.given_up == Some(GivenUp::Unheard);
+        assert!(member.direct.links.iter().all(|link| link.lane.falls_back()), "the daemons take over");
+        let why = |link: &DirectLink| link.lane.given_up() == Some(GivenUp::Unheard);
         assert!(member.direct.links.iter().all(why), "the peers may not know of the route switch");
         drop(far_ends);
     }

@@ -37,7 +37,7 @@ impl Scene {
             let direct = Direct { peer: OWN, calls: false, ..direct };
             scene.peers.push(DirectLink::new(&direct, far, u64::MAX).unwrap());
         }
-        while !scene.peers.iter().chain(&scene.task.links).all(DirectLink::may_switch) {
+        while !scene.peers.iter().chain(&scene.task.links).all(|link| link.lane.may_switch()) {
             scene.task.poll_links();
             scene.peers.iter_mut().for_each(read);
         }
@@ -133,7 +133,7 @@ fn a_peer_whose_link_ends_in_the_middle_of_a_message_is_forgotten() {
     drop(scene.peers.remove(0));
     scene.run(0..PEERS as usize - 1, PEERS as usize - 1);
     assert!(scene.task.pacing.pacer.is_idle());
-    assert!(scene.task.find(peer(0)).is_none_or(|link| link.read_closed));
+    assert!(scene.task.find(peer(0)).is_none_or(|link| link.lane.is_read_closed()));
     // A task without links has nothing to wake up for.
     (0..PEERS).for_each(|number| scene.task.pacing.remove(peer(number)));
     scene.task.links.clear();

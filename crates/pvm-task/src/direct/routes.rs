@@ -1,41 +1,34 @@
 //! What a task does with its direct links: it requests and takes over links, switches its messages to them, and passes
 //! on the messages that arrive on them.
-use super::fallback::{ReceivedOnLink, RouteSwitch};
-use super::link::{DirectLink, GivenUp};
+use super::link::DirectLink;
 use super::{BUSY_POLLS, Body, DONT_ROUTE, LINK_STACK_BYTES, RouteEvent, STALL_POLLS};
+use crate::clock;
 use crate::control::Member;
-use crate::message::OWN_DSIG;
 use crate::requests::Purpose;
-use crate::system::TC_ROUTE_SWITCH;
 use crate::task::State;
-use pvm_core::codes::{Code, ENC_XDR, SYSCTX_TC};
+use pvm_core::channel::{GivenUp, LaneKind};
+use pvm_core::codes::Code;
 use pvm_core::proto::{Direct, LinkCause, Request, ToDaemon};
 use pvm_core::tid::Tid;
 use pvm_descriptor::OwnDescriptor;
-use pvm_fmp::{FAR, Meta, has_stack, touch_pages};
+use pvm_fmp::{Meta, has_stack, touch_pages};
 use rustix::net::Shutdown;
 use std::os::fd::OwnedFd;
 
 impl Member {
-    /// Returns whether a link to that task is wanted and has to be requested.
-    pub(crate) fn needs_direct_link(&self, to: Tid) -> bool {
-        self.direct.wants_link(to)
-            && self.may_ask_for_links()
-            && has_stack(LINK_STACK_BYTES)
-            && !self.direct.has_link(to)
-            && !self.fabric.has_link(to)
-            && !self.fabric.has_asked(to)
-    }
-
     /// Requests a link. If no link can be made, messages stay on the default route, and a later call requests it again.
     pub(crate) fn request_direct_link(&mut self, to: Tid) {
-        self.direct.unasked.forget(to);
-        self.direct.backoffs.of(to).requested();
+        self.peers.handle_request(LaneKind::Direct, to);
         let request = Request::Direct { to, cause: self.direct.cause() };
         match self.direct.may_request() && self.request(request, Purpose::DirectLink(to)).is_ok() {
             true => self.direct.open_requests += 1,
-            false => self.direct.on_break(to),
+            false => self.on_direct_link_break(to),
         }
+    }
+
+    /// Notes that a link has broken, or was not made.
+    pub(crate) fn on_direct_link_break(&mut self, peer: Tid) {
+        self.peers.handle_break(LaneKind::Direct, peer, clock::now());
     }
 
     /// Takes over a link that the daemons have made.
@@ -59,7 +52,7 @@ impl Member {
         self.poll_default_route(state);
         self.deliver_from_links(state);
         // Two tasks have at most one link.
-        let is_open = state.route_switches.is_open(peer) || self.fabric.has_link(peer);
+        let is_open = state.route_switches.receipts.is_open(peer) || self.fabric.has_link(peer);
         let open = self.direct.has_room() && self.direct.route != DONT_ROUTE && self.direct.descriptor().is_some();
         let at = self.direct.position(peer).err().filter(|_| open && !is_open);
         let socket_kept = at.and_then(|at| Some((at, socket.try_clone().ok()?)));
@@ -77,15 +70,12 @@ impl Member {
             // The shutdown tells the peer and both daemons that the link is refused.
             let _ = rustix::net::shutdown(&socket, Shutdown::Both);
             // This side may have requested it.
-            self.direct.on_break(peer);
+            self.on_direct_link_break(peer);
             return;
         };
-        state
-            .route_switches
-            .received
-            .insert(peer.0 as i32, ReceivedOnLink { count: link.received_count(), ended: false, held: None });
+        state.route_switches.receipts.open(peer, link.lane.received_counter(), None);
         self.direct.links.insert(at, link);
-        self.direct.on_made(peer);
+        self.peers.handle_made(peer);
         self.direct.active = true;
         self.parker.forget_descriptors();
         self.direct.poll_link(at, None);
@@ -127,27 +117,6 @@ impl Member {
         from_fabric + self.deliver_from_links(state)
     }
 
-    /// Handles the route switches and fallback messages of peers, which have arrived on the default route.
-    pub(crate) fn handle_route_switches(&mut self, state: &mut State) {
-        for switch in std::mem::take(&mut state.route_switches.pending) {
-            match switch {
-                RouteSwitch::ToLink(peer) => {
-                    if let Ok(at) = self.direct.position(peer) {
-                        self.direct.on_route_switch(at);
-                    } else {
-                        self.fabric.on_route_switch(peer);
-                    }
-                }
-                RouteSwitch::ToDefault { peer, answered, is_given_up } => {
-                    if !self.on_peer_fallback(peer, answered, is_given_up) {
-                        // The next poll tries again.
-                        state.route_switches.pending.push(switch);
-                    }
-                }
-            }
-        }
-    }
-
     /// Queues the messages that were read from links, and handles events of links. Returns how many messages and events
     /// there were.
     pub(crate) fn deliver_from_links(&mut self, state: &mut State) -> usize {
@@ -183,13 +152,14 @@ impl Member {
                 RouteEvent::Ended(peer) => state.route_changed(peer, None),
                 RouteEvent::Dead(peer) => {
                     state.route_changed(peer, None);
-                    self.direct.backoffs.remove(peer);
-                    if let Some(received) = state.route_switches.received.get_mut(&(peer.0 as i32)) {
-                        received.ended = true;
+                    self.peers.forget(peer);
+                    if let Some(receipt) = state.route_switches.receipts.get_mut(peer) {
+                        receipt.has_ended = true;
                     }
                 }
                 RouteEvent::Unmade(peer) => {
-                    state.route_switches.received.remove(&(peer.0 as i32));
+                    self.on_direct_link_break(peer);
+                    state.route_switches.receipts.remove(peer);
                 }
             }
             count += 1;
@@ -200,7 +170,8 @@ impl Member {
 
     /// Starts to send on each link from which the peer reads: later messages to this peer go on the link.
     fn switch_routes(&mut self) {
-        let switching = self.direct.links.iter().filter(|link| link.may_switch()).map(|link| (link.peer, link.cause));
+        let switching =
+            self.direct.links.iter().filter(|link| link.lane.may_switch()).map(|link| (link.peer, link.cause));
         for (peer, cause) in switching.collect::<Vec<(Tid, LinkCause)>>() {
             if !self.may_switch_to_link(cause) {
                 self.direct.find(peer).into_iter().for_each(|link| link.give_up(GivenUp::Company));
@@ -208,29 +179,6 @@ impl Member {
                 self.direct.find(peer).into_iter().for_each(DirectLink::switch);
             }
         }
-    }
-
-    /// Returns whether a link that was made for this reason may be used now.
-    pub(crate) fn may_switch_to_link(&mut self, cause: LinkCause) -> bool {
-        cause == LinkCause::Program || self.direct.wants_links() || self.leave_links_in_company()
-    }
-
-    /// Sends the route switch, the last message to that peer on the default route. Returns `false` if it cannot be sent
-    /// now.
-    pub(crate) fn send_route_switch(&mut self, peer: Tid) -> bool {
-        let daemon = self.tid.host();
-        if !self.has_default_route() {
-            return false;
-        }
-        let mut meta = [SYSCTX_TC, TC_ROUTE_SWITCH, 0, ENC_XDR, OWN_DSIG, 0].map(|word| word as u32);
-        meta[FAR] = peer.0;
-        let sent = self.endpoint.send_bytes(daemon.0, meta, &[]);
-        self.finish_send(daemon, sent).is_ok()
-    }
-
-    /// Returns whether messages to that task go on a link, on a fabric or a direct one.
-    pub(crate) fn has_link_to(&self, to: Tid) -> bool {
-        self.direct.carries(to) || self.fabric.carries(to)
     }
 
     /// Sends a message on a link. If the link breaks, sends it at once by the default route.
@@ -253,21 +201,20 @@ impl Member {
         self.handle_route_switches(state);
         self.on_fabric_peer_exit(peer);
         self.deliver_from_fabric(state);
-        self.direct.backoffs.remove(peer);
-        self.direct.unasked.forget(peer);
+        self.peers.forget(peer);
         self.direct.deferred.retain(|(direct, _)| direct.peer != peer);
         if let Ok(at) = self.direct.position(peer) {
-            match self.direct.links[at].is_reading() {
+            match self.direct.links[at].lane.is_reading() {
                 true => {
                     self.direct.draining = Some(peer);
                     self.direct.poll_link(at, None);
                 }
                 // This side does not read the link. Either the peer's route switch was lost with a host, perhaps
                 // together with earlier messages, so that reading never began; or the link broke.
-                false => self.direct.remove(at),
+                false => self.direct.remove_drained(at),
             }
         }
-        state.route_switches.received.remove(&(peer.0 as i32));
+        state.route_switches.receipts.remove(peer);
         state.handlers.forget_repeats(peer.0 as i32);
         self.deliver_from_links(state);
     }

@@ -1,12 +1,10 @@
-//! The send queue of a direct link: messages that the peer's library has not acknowledged.
-//!
-//! A connection delivers in order, so messages carry no numbers: both sides count them. Messages that the socket has
-//! not taken yet are in the queue too, after those that it has taken.
+//! The send queue of a link: messages that the peer's library has not acknowledged, and the memory of their bodies.
+//! Messages that the link has not taken yet are in the queue too, after those that it has taken.
 use crate::direct::Body;
+use pvm_core::channel::Unacknowledged;
 use pvm_core::codes::Code;
 use pvm_fmp::{Block, Lent, Meta, count_copy};
-use std::collections::VecDeque;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// Whenever the queue grows by this size, in bytes, the task checks whether the system has memory to spare.
@@ -196,13 +194,16 @@ pub(crate) struct QueuedMessage {
 /// The messages of one link that have not been acknowledged, oldest first.
 #[derive(Default)]
 pub(crate) struct SendQueue {
-    messages: VecDeque<QueuedMessage>,
-    /// How many of these messages the socket has taken.
-    written: usize,
-    /// How many messages have been acknowledged since the link began. Wraps around.
-    acknowledged: u32,
+    messages: Unacknowledged<QueuedMessage>,
     bytes: usize,
     pub pool: BufferPool,
+}
+
+impl Deref for SendQueue {
+    type Target = Unacknowledged<QueuedMessage>;
+    fn deref(&self) -> &Unacknowledged<QueuedMessage> {
+        &self.messages
+    }
 }
 
 impl SendQueue {
@@ -211,85 +212,48 @@ impl SendQueue {
         SendQueue { pool, ..SendQueue::default() }
     }
 
-    /// Adds a message. `written`: whether the socket has taken this message and all before it.
+    /// Adds a message. `written`: whether the link has taken this message and all before it.
     pub fn push(&mut self, message: QueuedMessage, written: bool) {
-        assert!(!written || self.written == self.messages.len(), "a message has been written before its turn");
         self.bytes += message.length;
-        self.written += usize::from(written);
-        self.messages.push_back(message);
+        self.messages.push(message, written);
     }
 
     /// Returns the next message to write.
     pub fn next_unwritten(&mut self) -> Option<&mut QueuedMessage> {
-        self.messages.get_mut(self.written)
+        self.messages.next_unwritten()
     }
 
-    /// Notes that the socket has taken the next message.
+    /// Notes that the link has taken the next message.
     pub fn mark_written(&mut self) {
-        self.written += 1;
-        assert!(self.written <= self.messages.len());
-    }
-
-    pub fn all_written(&self) -> bool {
-        self.written == self.messages.len()
+        self.messages.mark_written();
     }
 
     /// Drops the messages that this count acknowledges. Returns `false` if the count cannot be true.
     #[must_use]
     pub fn acknowledge(&mut self, count: u32) -> bool {
-        let more = count.wrapping_sub(self.acknowledged) as usize;
-        if more > self.written {
-            return false;
-        }
-        for message in self.messages.drain(..more) {
+        let Some(messages) = self.messages.acknowledge(count) else { return false };
+        for message in messages {
             self.bytes -= message.length;
             self.pool.put_back(message.body);
         }
-        self.written -= more;
-        self.acknowledged = count;
         true
-    }
-
-    /// Returns how many messages have been acknowledged.
-    pub fn acknowledged(&self) -> u32 {
-        self.acknowledged
-    }
-
-    /// Returns how many messages have been sent or queued since the link began.
-    pub fn sent_count(&self) -> u32 {
-        self.acknowledged.wrapping_add(self.messages.len() as u32)
     }
 
     /// Returns the newest message.
     pub fn last(&mut self) -> Option<&mut QueuedMessage> {
-        self.messages.back_mut()
-    }
-
-    /// Returns the oldest message, which is to be sent by the default route.
-    pub fn first(&self) -> Option<&QueuedMessage> {
-        self.messages.front()
+        self.messages.last()
     }
 
     /// Drops the oldest message, which has been sent by the default route.
     pub fn pop_front(&mut self) {
         if let Some(message) = self.messages.pop_front() {
             self.bytes -= message.length;
-            self.written = self.written.saturating_sub(1);
         }
     }
 
     /// Returns whether there is memory for `length` more bytes. Asks the system only from time to time.
     pub fn has_room(&self, length: usize) -> bool {
         self.bytes / LARGE_BYTES == (self.bytes + length) / LARGE_BYTES || pvm_fmp::can_have(length as u64)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-    }
-
-    /// Returns how many messages are queued.
-    pub fn len(&self) -> usize {
-        self.messages.len()
     }
 
     /// Returns the length of all bodies in bytes.

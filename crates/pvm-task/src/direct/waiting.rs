@@ -19,14 +19,17 @@ impl DirectLinks {
         self.poll_all(&holding, |_| Until::Ahead);
     }
 
-    /// Handles the route switch of a peer to the link at this position.
-    pub(super) fn on_route_switch(&mut self, at: usize) {
+    /// Handles the route switch of a peer. Returns false if there is no link to it.
+    pub(crate) fn on_route_switch(&mut self, peer: Tid) -> bool {
+        let Ok(at) = self.position(peer) else { return false };
         let read_ahead = self.links[at].on_route_switch();
         self.arrived.extend(read_ahead);
         if self.links[at].ends_behind && self.links[at].read_ahead.is_empty() {
-            return self.on_read_end(at);
+            self.on_read_end(at);
+        } else {
+            self.update_interest(at);
         }
-        self.update_interest(at);
+        true
     }
 
     /// Waits until the link to `peer` can be written, or there is something to read on a link, or to write that is queued.
@@ -119,7 +122,7 @@ mod tests {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
         let mut sides = [link_to(TASKS[1], near, true, secret), link_to(TASKS[0], far, false, secret)];
-        while !sides.iter().all(|side| side.links[0].may_switch()) {
+        while !sides.iter().all(|side| side.links[0].lane.may_switch()) {
             sides.iter_mut().for_each(DirectLinks::poll_links);
         }
         sides
@@ -139,8 +142,8 @@ mod tests {
         assert!(rounds.count() < 100 && two.arrived.is_empty());
         assert!(two.links[0].interest_of(true).is_empty(), "there is nothing to wait for");
         two.poll_links();
-        assert_eq!((two.links[0].read_ahead.len(), two.links[0].read_closed), (2, false));
-        two.on_route_switch(0);
+        assert_eq!((two.links[0].read_ahead.len(), two.links[0].lane.is_read_closed()), (2, false));
+        two.on_route_switch(TASKS[0]);
         let tags: Vec<u32> = two.arrived.iter().map(|message| message.meta[1]).collect();
         assert!(tags == [0, 1] && two.links.is_empty(), "{tags:?}");
     }

@@ -65,16 +65,11 @@ pub const TARGETS: &[Target] = &[
             part("crates/pvm-task/src/direct/outgoing.rs", &["plan", "advance", "write_planned"]),
             part(
                 "crates/pvm-task/src/direct/link.rs",
-                &[
-                    "on_route_switch",
-                    "on_leaving",
-                    "peer_has_switched",
-                    "holds_message",
-                    "interest",
-                    "on_acknowledgement",
-                    "send_grant",
-                    "grant",
-                ],
+                &["on_route_switch", "holds_message", "interest", "on_acknowledgement", "send_grant", "grant"],
+            ),
+            part(
+                "crates/pvm-core/src/channel/lane.rs",
+                &["handle_route_switch", "handle_leaving", "handle_hello", "peer_has_switched", "handle_end"],
             ),
         ],
     },

@@ -74,9 +74,7 @@ impl Releases {
     /// Notes a release with which the daemon has answered a barrier.
     pub fn told(&mut self, group: u64, release: Release) {
         let Some(known) = self.groups.get_mut(&group) else { return };
-        if release.chain == known.last.chain && release.index > known.last.index {
-            (known.last, known.is_news) = (release, false);
-        }
+        known.is_news &= !known.last.told(&release);
     }
 
     /// Begins to wait for the release of a barrier at which the task arrives now. Returns the release before it that the
@@ -138,11 +136,11 @@ impl Releases {
         let Some(known) = self.groups.get_mut(&group).filter(|known| known.is_awaited && !known.has_come) else {
             return false;
         };
-        if release.check(&known.last, pvm_net::one_way).is_err() {
-            return false;
+        let is_accepted = known.last.accept(&release, pvm_net::one_way).is_ok();
+        if is_accepted {
+            (known.is_news, known.has_come) = (true, true);
         }
-        (known.last, known.is_news, known.has_come) = (release, true, true);
-        true
+        is_accepted
     }
 }
 

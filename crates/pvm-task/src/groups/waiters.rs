@@ -1,4 +1,5 @@
-//! The waits of a task for other members of its groups.
+//! The waits of a task for other members of its groups in shared memory. At a barrier over several hosts it waits for its
+//! daemon's answer, or for a release (`releases`).
 use super::CachedGroup;
 use std::rc::Rc;
 

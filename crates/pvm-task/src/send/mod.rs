@@ -6,6 +6,7 @@ use crate::message::{BODY_BYTES_MAX, Large, Message, OWN_DSIG, gather, gather_in
 use crate::receive::Envelope;
 use crate::requests::Purpose;
 use crate::types::{Source, Submit};
+use pvm_core::channel::LaneKind;
 use pvm_core::codes::{Code, ENC_IN_PLACE, ENC_XDR, SM_FIRST, SM_STTASK};
 use pvm_core::machine::limits::DAEMON_MESSAGE_BYTES_MAX;
 use pvm_core::proto::{self, ByteBuf, Request, ToDaemon};
@@ -437,9 +438,8 @@ impl Task {
     pub(crate) fn update_route(&mut self, to: Tid, bytes: usize) {
         let Some(member) = &mut self.member else { return };
         member.report_problem();
-        member.fabric.count_message(to);
-        member.direct.count_message(to, bytes);
-        let lacks = member.needs_fabric_link(to) || member.needs_direct_link(to);
+        member.count_message(to, bytes);
+        let lacks = member.wanted_lane(to, true).is_some();
         if lacks {
             // The peer may have requested a link already. Then the frame with this link may wait in this task's socket.
             member.request_socket_poll();
@@ -448,8 +448,9 @@ impl Task {
             self.take_in_now();
         }
         let Some(member) = self.member.as_mut().filter(|_| lacks) else { return };
-        let is_asked = member.needs_fabric_link(to) && member.request_fabric_link(&self.state, to);
-        if !is_asked && member.needs_direct_link(to) {
+        let wants_fabric = member.wanted_lane(to, true) == Some(LaneKind::Fabric);
+        let is_asked = wants_fabric && member.request_fabric_link(&self.state, to);
+        if !is_asked && member.wanted_lane(to, false).is_some() {
             member.request_direct_link(to);
         }
     }

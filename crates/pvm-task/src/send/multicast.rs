@@ -48,7 +48,7 @@ impl Task {
         let body = message.outgoing(&mut member.endpoint, copies)?;
         // A program may have named a way of the daemons.
         if mcast_route == 0 && member.multicasts_on_links(&linked, &far, body.as_body().len()) {
-            far.iter().for_each(|tid| member.direct.count_by_default_route(*tid));
+            far.iter().for_each(|tid| _ = member.direct.count_by_default_route(*tid));
         } else if linked.len() > 1 {
             let left;
             (left, linked) = linked.into_iter().partition(|tid| member.direct.leave(*tid));

@@ -48,20 +48,13 @@ impl Listings {
 impl Groups {
     /// Handles the list of members that wait in the barriers of this host's pages, by group.
     pub fn listed_here(&mut self, core: &mut Core, listing: Listing, mut waiting: BTreeMap<u64, Waiting>) {
-        for (group, here) in self.waiting_at_coordinator() {
-            waiting.insert(group, here);
-        }
+        waiting.extend(self.groups.values().filter_map(|group| Some((group.id, group.barrier.waiting()?))));
         if let Listing::Master { number } = listing {
             return core.send_master(Frame::BarriersListed { number, waiting });
         }
         let own = core.own_host();
-        let mut hosts = BTreeSet::new();
-        for group in self.iter_mut() {
-            hosts.extend(group.arrivals.elsewhere(own));
-            if let Some(here) = group.arrivals.waiting() {
-                waiting.insert(group.id, here);
-            }
-        }
+        let known_to = self.groups.values().filter_map(|group| group.barrier.known_to());
+        let hosts: BTreeSet<Tid> = known_to.filter(|host| *host != own).collect();
         self.listings.last = self.listings.last.wrapping_add(1);
         let number = self.listings.last;
         for host in &hosts {

@@ -5,45 +5,34 @@
 //! master applies.
 //!
 //! * `replicas`: the groups that each host replicates
-//! * `arrivals`, `pending_barrier`: barriers of members on several hosts
-//! * `combining`: arrivals on their way to the master
-//! * `releases`, `chain`, `faster_way`: the way back
-//! * `placement`, `coordination`: barriers that meet at another host than the master
-//! * `barrier`: barriers that lack members
+//! * `barrier`: barriers of members on several hosts
+//! * `shortage`: barriers that lack members
 //! * `listing`: the group server's messages
 
-mod arrivals;
 mod barrier;
-mod chain;
-mod combining;
-mod coordination;
-mod faster_way;
 mod listing;
-mod pending_barrier;
-mod placement;
-mod releases;
 mod replicas;
+mod shortage;
 
-use self::arrivals::Arrivals;
-use self::barrier::Shortage;
-use self::combining::Combining;
-use self::coordination::Coordination;
+pub(super) use self::barrier::Report;
+use self::barrier::{OverHosts, Shared};
 use self::listing::Listings;
 pub(super) use self::listing::ask_group_server;
-use self::placement::{Placement, Wishes};
-use self::releases::Reach;
 use self::replicas::{ChangeAcks, Replica, Replicas};
+use self::shortage::Shortage;
 use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::group_page::GroupAction;
 use super::index::PairIndex;
 use super::limits::NAME_BYTES_MAX;
+use super::pending_acks::Ack;
 use crate::codes::Code;
+use crate::datagram_error::DatagramError;
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::{SLOT_MASK, Tid};
 use crate::time::Time;
-use crate::wire::GroupChange;
+use crate::wire::{GroupChange, ReleaseDatagram};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The count that stands for the number of members of the group.
@@ -70,15 +59,15 @@ struct Freezing {
 
 /// A group: at the master, its decided state; on another host, a replica.
 #[derive(Default)]
-struct Group {
-    pub id: u64,
-    pub name: Vec<u8>,
+pub(super) struct Group {
+    id: u64,
+    name: Vec<u8>,
     /// This host's page of the group.
-    pub replica: Replica,
+    replica: Replica,
     /// At the master: tasks of the master's host that asked to join before the page was made; task and wait id.
-    pub joining: Vec<(Tid, u32)>,
+    joining: Vec<(Tid, u32)>,
     /// Its entry in `Groups::deadlines`.
-    pub registered_deadline: Option<Time>,
+    registered_deadline: Option<Time>,
     /// Tids by instance number.
     members: BTreeMap<u32, Tid>,
     /// Instance numbers by tid.
@@ -87,23 +76,17 @@ struct Group {
     hosts: BTreeMap<Tid, u32>,
     /// Free instance numbers below the highest in use.
     holes: BTreeSet<u32>,
-    pub frozen: bool,
+    frozen: bool,
     /// Whether the group is frozen and has lost a member.
-    pub broken: bool,
+    broken: bool,
     /// The pending freeze.
-    pub freezing: Option<Freezing>,
+    freezing: Option<Freezing>,
     /// The members that have gone and have not been replaced: the group's barrier may fail because of them.
-    pub shortage: Shortage,
-    /// At the master: arrivals at the group's barrier.
-    pub arrivals: Arrivals,
-    /// On other hosts: arrivals on their way to the master.
-    pub combining: Combining,
-    /// At the master: the choice of the coordinator.
-    pub placement: Placement,
-    /// The coordinator.
-    pub coordination: Coordination,
+    shortage: Shortage,
+    /// The group's barrier, if it has members on several hosts.
+    barrier: OverHosts,
     /// How often the members have changed.
-    pub version: u64,
+    version: u64,
 }
 
 impl Group {
@@ -145,8 +128,7 @@ impl Group {
     }
     /// Returns when something is due.
     pub fn next_deadline(&self) -> Option<Time> {
-        let barriers = [self.shortage.next_deadline(), self.combining.next_deadline()];
-        barriers.into_iter().chain([self.arrivals.releases.next_deadline()]).flatten().min()
+        self.shortage.next_deadline().into_iter().chain(self.barrier.next_deadline()).min()
     }
 
     /// Makes the task a member with the lowest free instance number; returns this number.
@@ -195,10 +177,7 @@ pub(super) struct Groups {
     replicas: Replicas,
     change_acks: ChangeAcks,
     listings: Listings,
-    /// The number of the last arrival that this host has combined with others.
-    last_turn: u64,
-    reach: Reach,
-    wishes: Wishes,
+    shared: Shared,
 }
 
 impl SubMachine for Groups {
@@ -208,26 +187,25 @@ impl SubMachine for Groups {
     fn is_idle(&self) -> bool {
         let indices = self.memberships.is_empty() && self.deadlines.is_empty() && self.replicas.is_idle();
         let none = self.groups.is_empty() && self.names.is_empty() && indices;
-        none && self.wishes.is_idle() && self.change_acks.is_idle() && self.listings.is_idle()
+        none && self.shared.wishes.is_idle() && self.change_acks.is_idle() && self.listings.is_idle()
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::TaskLeft { tid, .. } => {
                 self.task_leaves(core, *tid);
-                self.wishes.task_gone(*tid);
+                self.shared.wishes.task_gone(*tid);
                 self.leave_all(core, *tid);
                 self.forget_viewer(*tid);
             }
             Event::ClientLeft { tid, .. } => {
-                self.wishes.task_gone(*tid);
+                self.shared.wishes.task_gone(*tid);
                 self.leave_all(core, *tid);
             }
             Event::HostGone(host) => {
-                self.reach.host_gone(*host);
-                self.wishes.host_gone(*host);
-                self.placement_host_lost(core, *host);
-                self.combining_host_lost(core, *host);
+                self.shared.reach.host_gone(*host);
+                self.shared.wishes.host_gone(*host);
                 self.replica_lost(core, *host);
+                self.with_each(|group, shared| group.barrier_host_lost(core, shared, *host));
                 self.listing_host_lost(core, *host);
                 for (tid, id) in self.memberships.take_host(*host) {
                     self.remove_member(core, id, tid, Tid::NONE);
@@ -248,9 +226,6 @@ impl Groups {
     fn iter(&self) -> impl Iterator<Item = (&[u8], &Group)> {
         let groups = self.names.iter().filter_map(|(name, id)| Some((name.as_slice(), self.groups.get(id)?)));
         groups.filter(|(_, group)| group.size() > 0)
-    }
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Group> {
-        self.groups.values_mut()
     }
     /// Finds a group by id.
     fn by_id(&mut self, id: u64) -> Option<&mut Group> {
@@ -279,6 +254,17 @@ impl Groups {
             self.deadlines.insert((next, id));
         }
     }
+    /// Lets a group handle something, after which another deadline may be the next one.
+    pub fn with<T>(&mut self, id: u64, handle: impl FnOnce(&mut Group, &mut Shared) -> T) -> Option<T> {
+        let result = self.groups.get_mut(&id).map(|group| handle(group, &mut self.shared));
+        self.register_deadline(id);
+        result
+    }
+    /// Lets each group handle something.
+    fn with_each(&mut self, mut handle: impl FnMut(&mut Group, &mut Shared)) {
+        let ids: Vec<u64> = self.groups.keys().copied().collect();
+        ids.into_iter().for_each(|id| _ = self.with(id, &mut handle));
+    }
     /// Takes a group whose registered deadline has passed.
     fn take_due(&mut self, now: Time) -> Option<u64> {
         let (when, id) = self.deadlines.first().copied().filter(|(when, _)| *when <= now)?;
@@ -291,7 +277,7 @@ impl Groups {
     /// Returns the arrivals at a barrier that is pending at the master.
     #[cfg(test)]
     pub fn waiting_here(&self) -> Option<crate::wire::Waiting> {
-        self.groups.values().find_map(|group| group.arrivals.waiting())
+        self.groups.values().find_map(|group| group.barrier.waiting())
     }
     #[cfg(test)]
     pub fn put_member(&mut self, id: u64, instance: u32, tid: Tid) {
@@ -366,15 +352,16 @@ impl Groups {
             core.reply(tid, wait, Err(code));
             return self.drop_empty(core, id);
         }
-        self.take_back(core, id, false, Tid::NONE);
+        self.with(id, |group, shared| group.take_back(core, shared, false));
         let Some(group) = self.by_id(id) else { return };
         let instance = group.add(tid);
         group.shortage.member_joined();
         self.memberships.insert(tid, id);
         let number = self.change_group(core, id, GroupChange::Joined { instance, tid }, tid.host());
-        self.choose_place(core, id);
-        self.subscribe(core, id, tid.host());
-        self.prepare(core, id);
+        self.with(id, |group, shared| {
+            group.choose_place(core, shared);
+            group.subscribe(core, tid.host());
+        });
         self.answer_when_known(core, number, tid, wait, Ok(Reply::Group { id, instance: instance as i32 }));
     }
 
@@ -382,7 +369,7 @@ impl Groups {
     pub fn look_up(&mut self, core: &mut Core, from: Tid, wait: u32, name: &[u8]) {
         match self.existing(name).map(|group| (group.id, group.instance_of(from))) {
             Ok((id, instance)) => {
-                self.subscribe(core, id, from.host());
+                self.with(id, |group, _| group.subscribe(core, from.host()));
                 let instance = instance.map_or(NO_MEMBER, |instance| instance as i32);
                 self.answer_with_group(core, from, wait, Ok(Reply::Group { id, instance }));
             }
@@ -417,21 +404,23 @@ impl Groups {
     /// Removes a member. Returns the number that acknowledgements of the change carry; see [`Groups::change_group`].
     fn remove_member(&mut self, core: &mut Core, id: u64, tid: Tid, asking_host: Tid) -> u64 {
         self.memberships.remove(tid, id);
-        self.take_back(core, id, false, Tid::NONE);
+        self.with(id, |group, shared| group.take_back(core, shared, false));
         let Some(group) = self.by_id(id) else { return NO_ACK };
         let size = group.size();
         let Some(instance) = group.remove(tid) else { return NO_ACK };
         group.shortage.member_left(size);
         let frozen = group.frozen;
         group.broken = frozen;
-        group.arrivals.member_gone(tid);
+        group.barrier.member_gone(tid);
         let number = self.change_group(core, id, GroupChange::Gone { instance }, asking_host);
         if frozen {
             self.change_group(core, id, GroupChange::Break, Tid::NONE);
         }
         self.withdraw_from_freeze(core, id, tid);
-        self.examine_barrier(core, id);
-        self.choose_place(core, id);
+        self.with(id, |group, shared| {
+            group.examine_barrier(core, shared);
+            group.choose_place(core, shared);
+        });
         self.drop_empty(core, id);
         number
     }
@@ -442,6 +431,45 @@ impl Groups {
             self.change_group(core, id, GroupChange::Close, Tid::NONE);
             self.forget_group(core, id);
         }
+    }
+
+    // ----- barriers over several hosts
+
+    /// Handles the arrival of a member of this host: the request of that number.
+    pub fn arrive(&mut self, core: &mut Core, arriver: (Tid, u32), id: u64, count: i32, lan: bool) {
+        let known = self.with(id, |group, shared| group.arrive(core, shared, arriver, count, lan));
+        if known.is_none() {
+            core.reply(arriver.0, arriver.1, Err(Code::NoGroup));
+        }
+    }
+
+    /// Sends the arrivals of a task that is about to leave to the master.
+    pub fn task_leaves(&mut self, core: &mut Core, tid: Tid) {
+        self.groups.values_mut().for_each(|group| group.arriver_leaves(core, tid));
+    }
+
+    /// Handles a datagram that anybody may have sent.
+    pub fn datagram_received(&mut self, core: &mut Core, bytes: &[u8]) -> Result<(), DatagramError> {
+        let ReleaseDatagram { group, release } = ReleaseDatagram::read(bytes)?;
+        let accepted = self.with(group, |group, _| group.released(core, &release));
+        accepted.unwrap_or(Err(DatagramError::Unexpected))
+    }
+
+    /// Handles a host's news that it got a release of this host only when it was repeated.
+    pub fn release_missed(&mut self, from: Tid) {
+        self.shared.reach.note_miss(from);
+    }
+
+    /// Handles a host's report, after the master's order to stop following a coordinator.
+    pub fn recall_reported(&mut self, core: &mut Core, from: Tid, id: u64, number: u64, report: Report) {
+        core.acks.received(from, Ack::Group(number));
+        self.with(id, |group, shared| group.recall_reported(core, shared, from, number, report));
+    }
+
+    /// Does what is due.
+    pub fn on_time(&mut self, core: &mut Core) {
+        let ids: Vec<u64> = std::iter::from_fn(|| self.take_due(core.now)).collect();
+        ids.into_iter().for_each(|id| _ = self.with(id, |group, shared| group.barrier_on_time(core, shared)));
     }
 
     // ----- freezing

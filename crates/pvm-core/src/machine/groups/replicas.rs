@@ -3,9 +3,7 @@
 //! A host learns of a group when one of its tasks asks for it; from then on the master sends it every change until the
 //! group ends. A join or leave is answered when all hosts with a replica have acknowledged the change. So when the call
 //! of a task that joins or leaves returns, all hosts with a replica know the change.
-use super::arrivals::end_arrivals;
-use super::chain::KnownChain;
-use super::combining::end_combining;
+use super::barrier::{Report, Shared};
 use super::{Group, Groups, NO_ACK, NO_MEMBER, act};
 use crate::codes::Code;
 use crate::machine::core::Core;
@@ -14,7 +12,6 @@ use crate::machine::index::PairIndex;
 use crate::machine::pending_acks::Ack;
 use crate::proto::{ByteBuf, Reply, Request};
 use crate::tid::Tid;
-use crate::wire::Taken;
 use crate::wire::{Frame, GroupChange, GroupState};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,8 +50,6 @@ impl Replica {
 /// The replicas of all groups.
 #[derive(Default)]
 pub(super) struct Replicas {
-    /// At the master: the groups that each other host replicates.
-    by_host: PairIndex<Tid, u64>,
     /// For each group whose page is being made: the tasks of this host that are to get the page (task, wait id,
     /// instance number).
     page_requests: BTreeMap<u64, Vec<(Tid, u32, i32)>>,
@@ -62,7 +57,7 @@ pub(super) struct Replicas {
 
 impl Replicas {
     pub fn is_idle(&self) -> bool {
-        self.by_host.is_empty() && self.page_requests.is_empty()
+        self.page_requests.is_empty()
     }
 }
 
@@ -77,8 +72,6 @@ struct DeferredAnswer {
 /// Acknowledgements of changes of groups; at the master.
 #[derive(Default)]
 pub(super) struct ChangeAcks {
-    /// The number assigned last to a change.
-    last: u64,
     /// The deferred answers, by the number of the change.
     deferred: BTreeMap<u64, DeferredAnswer>,
     /// The changes that each host has not acknowledged.
@@ -86,10 +79,6 @@ pub(super) struct ChangeAcks {
 }
 
 impl ChangeAcks {
-    fn next(&mut self) -> u64 {
-        self.last += 1;
-        self.last
-    }
     pub fn is_idle(&self) -> bool {
         self.deferred.is_empty() && self.unacknowledged.is_empty()
     }
@@ -106,21 +95,20 @@ impl Groups {
         if let Some(action) = action_of(&change) {
             self.act_on_page(core, id, action);
         }
-        let Some(group) = self.by_id(id) else { return NO_ACK };
         if matches!(change, GroupChange::Joined { .. } | GroupChange::Gone { .. }) {
-            group.version += 1;
-            group.arrivals.releases.end_chain();
+            self.with(id, |group, shared| group.barrier_members_changed(core, shared));
         }
+        let Some(group) = self.groups.get_mut(&id) else { return NO_ACK };
         if let GroupChange::Joined { tid, .. } = change {
-            group.arrivals.member_came(tid, group.version);
+            group.barrier.member_came(tid, group.version);
         }
         let hosts = group.replica.hosts();
         let mut waited: BTreeSet<Tid> = hosts.iter().copied().filter(|host| *host != asking_host).collect();
         if asking_host == Tid::NONE {
             waited.clear();
         }
+        let number = if waited.is_empty() { NO_ACK } else { self.shared.next_change() };
         let change_acks = &mut self.change_acks;
-        let number = if waited.is_empty() { NO_ACK } else { change_acks.next() };
         if number != NO_ACK {
             change_acks.deferred.insert(number, DeferredAnswer { missing: waited.len(), answer: None });
             for host in &waited {
@@ -133,27 +121,6 @@ impl Groups {
             core.send_host(host, Frame::GroupChanged { id, number, change: change.clone() });
         }
         number
-    }
-
-    /// Returns a number for an order that hosts acknowledge.
-    pub(super) fn next_change(&mut self) -> u64 {
-        self.change_acks.next()
-    }
-
-    /// Sends a group to another host, which replicates the group from now on.
-    pub(super) fn subscribe(&mut self, core: &mut Core, id: u64, host: Tid) {
-        let own = core.own_host();
-        let Some(group) = self.by_id(id).filter(|_| host != own) else { return };
-        if !group.replica.hosts.insert(host) {
-            return;
-        }
-        let (name, members) = (ByteBuf::from(group.name().to_vec()), group.members().collect());
-        let meets_here = group.arrivals.is_at(host);
-        let chain = group.arrivals.releases.chain(core.settings.one_way.as_ref());
-        let (frozen, broken, version) = (group.frozen, group.broken, group.version);
-        let state = GroupState { id, name, members, frozen, broken, meets_here, version, chain };
-        self.replicas.by_host.insert(host, id);
-        core.send_host(host, Frame::GroupKnown(state));
     }
 
     /// Answers as soon as all hosts have acknowledged a change.
@@ -193,27 +160,9 @@ impl Groups {
 
     /// Handles the loss of a host with replicas.
     pub(super) fn replica_lost(&mut self, core: &mut Core, host: Tid) {
-        let ids = self.replicas.by_host.take(host);
-        for id in &ids {
-            if let Some(group) = self.by_id(*id) {
-                group.replica.hosts.remove(&host);
-            }
-        }
+        self.groups.values_mut().for_each(|group| _ = group.replica.hosts.remove(&host));
         for number in self.change_acks.unacknowledged.take(host) {
             self.count_ack(core, number);
-        }
-        // If members of a group arrive in the page of the lost host, `ids` includes the group, because that host has a
-        // replica of it.
-        for id in ids {
-            self.arrivals_host_lost(core, id, host);
-        }
-    }
-
-    /// Orders a host to act on its page, in which members arrive or have arrived.
-    pub(super) fn order_group(&mut self, core: &mut Core, host: Tid, id: u64, change: GroupChange) {
-        match host == core.own_host() {
-            true => self.page_ordered(core, id, &change),
-            false => core.send_host(host, Frame::GroupChanged { id, number: NO_ACK, change }),
         }
     }
 
@@ -325,17 +274,15 @@ impl Groups {
 
     /// Drops a group that has ended.
     pub(super) fn forget_group(&mut self, core: &mut Core, id: u64) {
-        let Some(group) = self.remove(id) else { return };
+        let Some(mut group) = self.remove(id) else { return };
         if group.replica.page == PageState::Requested {
             // The page is being made; the daemon closes it after that.
             act(core, id, GroupAction::Close);
         }
-        group.replica.hosts.iter().for_each(|host| _ = self.replicas.by_host.remove(*host, id));
         for (to, wait, _) in self.replicas.page_requests.remove(&id).unwrap_or_default() {
             core.reply(to, wait, Err(Code::NoGroup));
         }
-        end_arrivals(core, group.arrivals);
-        end_combining(core, group.combining);
+        group.end_arrivals(core);
     }
 
     // ----- hosts other than the master
@@ -346,9 +293,9 @@ impl Groups {
         let mut group = Group::new(id, name.into_vec());
         members.into_iter().for_each(|(instance, tid)| group.put(instance, tid));
         (group.frozen, group.broken, group.replica.meets_here) = (frozen, broken, meets_here);
-        (group.version, group.combining.known_chain) = (version, chain.map(KnownChain::new));
+        group.version = version;
+        chain.into_iter().for_each(|anchor| group.begin_chain_here(core, anchor));
         self.insert(group);
-        self.let_members_hear(core, id);
     }
 
     /// Handles a change that the master has sent.
@@ -361,72 +308,81 @@ impl Groups {
 
     /// Applies a change to this host's replica.
     fn follow(&mut self, core: &mut Core, id: u64, change: &GroupChange) {
-        if let GroupChange::Recall { number } = change {
-            return self.recalled(core, id, *number);
-        }
-        let Some(group) = self.by_id(id) else { return };
         match change {
-            GroupChange::Joined { instance, tid } => {
-                group.put(*instance, *tid);
-                group.shortage.member_joined();
+            GroupChange::Close => {
+                self.act_on_page(core, id, GroupAction::Close);
+                self.forget_group(core, id);
             }
-            GroupChange::Gone { instance } => {
-                let size = group.size();
-                if let Some(tid) = group.tid_of(*instance) {
-                    group.remove(tid);
-                    group.shortage.member_left(size);
-                }
+            // The master waits for the report even if the group has ended here.
+            GroupChange::Recall { number } => {
+                let report = self.with(id, |group, _| group.recalled(core)).unwrap_or_default();
+                let (number, Report { passed, arrivals }) = (*number, report);
+                core.send_master(Frame::Recalled { id, number, passed, arrivals });
             }
-            GroupChange::Freeze => group.frozen = true,
-            GroupChange::Break => group.broken = true,
-            GroupChange::Close | GroupChange::Recall { .. } => {}
-            GroupChange::Chain(anchor) => {
-                group.combining.known_chain = Some(KnownChain::new(anchor.clone()));
-                return self.let_members_hear(core, id);
-            }
-            GroupChange::Prepare { by } => return self.prepare_for(core, id, *by),
-            GroupChange::Coordinate { by, anchor, start } => {
-                return self.coordinate(core, id, *by, anchor, start.as_ref());
-            }
-            GroupChange::Take | GroupChange::Give | GroupChange::Release { .. } => {
-                return self.page_ordered(core, id, change);
-            }
-        }
-        if let Some(action) = action_of(change) {
-            self.act_on_page(core, id, action);
-        }
-        if matches!(change, GroupChange::Joined { .. } | GroupChange::Gone { .. }) {
-            self.members_changed(core, id);
-        }
-        match change {
-            GroupChange::Gone { .. } | GroupChange::Break => self.examine_barrier(core, id),
-            GroupChange::Close => self.forget_group(core, id),
-            _ => {}
-        }
-    }
-
-    /// Executes an order of the master: to use the page, to stop using it, or to release the members that wait in it.
-    fn page_ordered(&mut self, core: &mut Core, id: u64, change: &GroupChange) {
-        let Some(group) = self.by_id(id) else { return };
-        let made = group.replica.is_made();
-        match change {
-            GroupChange::Take => (group.replica.meets_here, group.replica.take_ordered) = (false, true),
-            GroupChange::Give => {
-                group.replica.meets_here = true;
-                group.shortage.place_changed();
-            }
-            _ => {}
-        }
-        match (made, change) {
-            (true, change) => action_of(change).into_iter().for_each(|action| act(core, id, action)),
-            // No member can have arrived.
-            (false, GroupChange::Take) => self.arrivals_taken(core, id, Taken::default()),
-            (false, _) => {}
+            change => _ = self.with(id, |group, shared| group.follow(core, shared, change)),
         }
     }
 }
 
-/// Returns the action that applies a change to a page, if the change concerns the page.
+impl Group {
+    /// Sends a change that the host need not acknowledge.
+    pub fn tell_host(&self, core: &mut Core, host: Tid, change: GroupChange) {
+        core.send_host(host, Frame::GroupChanged { id: self.id, number: NO_ACK, change });
+    }
+
+    /// At the master: sends the group to another host, which replicates the group from now on.
+    pub fn subscribe(&mut self, core: &mut Core, host: Tid) {
+        if host == core.own_host() || !self.replica.hosts.insert(host) {
+            return;
+        }
+        let (name, members) = (ByteBuf::from(self.name().to_vec()), self.members().collect());
+        let (meets_here, chain) = (self.barrier.meets_in_page_of(host), self.barrier.chain());
+        let (id, frozen, broken, version) = (self.id, self.frozen, self.broken, self.version);
+        core.send_host(
+            host,
+            Frame::GroupKnown(GroupState { id, name, members, frozen, broken, meets_here, version, chain }),
+        );
+    }
+
+    /// Applies a change to this host's replica.
+    fn follow(&mut self, core: &mut Core, shared: &mut Shared, change: &GroupChange) {
+        match change {
+            GroupChange::Joined { instance, tid } => {
+                self.put(*instance, *tid);
+                self.shortage.member_joined();
+            }
+            GroupChange::Gone { instance } => {
+                let size = self.size();
+                if let Some(tid) = self.tid_of(*instance) {
+                    self.remove(tid);
+                    self.shortage.member_left(size);
+                }
+            }
+            GroupChange::Freeze => self.frozen = true,
+            GroupChange::Break => self.broken = true,
+            GroupChange::Chain(anchor) => self.begin_chain_here(core, anchor.clone()),
+            GroupChange::Prepare { by } => self.prepare_for(core, *by),
+            GroupChange::Coordinate { by, anchor, start } => {
+                self.coordinate(core, shared, *by, anchor, start.as_ref());
+            }
+            GroupChange::Take | GroupChange::Give | GroupChange::Release { .. } => {
+                self.page_ordered(core, shared, change);
+            }
+            GroupChange::Close | GroupChange::Recall { .. } => {}
+        }
+        if let Some(action) = action_of(change).filter(|_| self.replica.is_made()) {
+            act(core, self.id, action);
+        }
+        if matches!(change, GroupChange::Joined { .. } | GroupChange::Gone { .. }) {
+            self.barrier_members_changed(core, shared);
+        }
+        if matches!(change, GroupChange::Gone { .. } | GroupChange::Break) {
+            self.examine_barrier(core, shared);
+        }
+    }
+}
+
+/// Returns the action that applies a change of the members to a page.
 fn action_of(change: &GroupChange) -> Option<GroupAction> {
     Some(match change {
         GroupChange::Joined { instance, tid } => GroupAction::Joined { instance: *instance, tid: *tid },
@@ -434,12 +390,6 @@ fn action_of(change: &GroupChange) -> Option<GroupAction> {
         GroupChange::Freeze => GroupAction::Freeze,
         GroupChange::Break => GroupAction::Break,
         GroupChange::Close => GroupAction::Close,
-        GroupChange::Take => GroupAction::Take,
-        GroupChange::Give => GroupAction::Give,
-        GroupChange::Release { opened } => GroupAction::Release { opened: *opened },
-        GroupChange::Chain(_)
-        | GroupChange::Prepare { .. }
-        | GroupChange::Coordinate { .. }
-        | GroupChange::Recall { .. } => return None,
+        _ => return None,
     })
 }

@@ -48,9 +48,7 @@ impl Ears {
     pub fn told(&mut self, task: Tid, reply: &Reply) {
         let Reply::Released(release) = reply else { return };
         for ((_, _), known) in self.known.iter_mut().filter(|((one, _), _)| *one == task) {
-            if known.last.chain == release.chain && known.last.index < release.index {
-                *known = Known { last: release.clone(), is_news: false };
-            }
+            known.is_news &= !known.last.told(release);
         }
     }
 
@@ -70,8 +68,8 @@ impl Ears {
                 _ => continue,
             };
             let Some(known) = self.known.get_mut(&(*task, group)).filter(|_| of == group) else { continue };
-            if release.check(&known.last, mix).is_ok() {
-                *known = Known { last: release.clone(), is_news: true };
+            if known.last.accept(&release, mix).is_ok() {
+                known.is_news = true;
                 self.heard.insert((*task, *wait));
                 ended.push((*task, *wait, release.clone()));
             }

@@ -85,7 +85,6 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
             chain: None,
         },
         Frame::BarrierEnded { id: 1, ended: vec![(task, 1)], failure: None, release: None, late: true },
-        Frame::Released { id: 1, release: Release { chain: 1, index: 1, value: [0; CHAIN_VALUE_BYTES] }, late: false },
         Frame::ReleaseMissed,
         Frame::Arrived { id: 1, arrivals: Vec::new(), chain: Some(1) },
         Frame::Recalled { id: 1, number: 1, passed: u32::MAX, arrivals: Vec::new() },

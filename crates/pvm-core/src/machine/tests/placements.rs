@@ -315,6 +315,19 @@ fn barriers_leave_a_busy_host_and_do_not_return_by_themselves() {
 }
 
 #[test]
+fn barriers_stay_at_a_busy_host_unless_they_are_to_leave_it() {
+    let mut fleet = fleet(3, 1, usize::MAX, usize::MAX);
+    fleet.machine(MASTER).core.settings.barriers_leave_busy_hosts = false;
+    let mut programs = Programs::new(&mut fleet, &[1, 2, 3]);
+    fleet.machine(MASTER).set_busy(true);
+    for _ in 0..3 {
+        programs.pass(&mut fleet, 1);
+        fleet.pass(PREPARED);
+    }
+    assert_eq!((place(&fleet), programs.failed), (MASTER, 0));
+}
+
+#[test]
 fn the_hostfile_names_hosts_and_excludes_hosts() {
     let mut fleet = fleet(4, 1, usize::MAX, usize::MAX);
     let says = |fleet: &mut Fleet, host: u32, groups| {
@@ -367,12 +380,13 @@ fn only_the_named_host_coordinates() {
     let version = 4;
     let arrival = Arrival { tid: victim, turn: 1 << 40, version, count: -1, lan: false };
     let release = Release { chain: 1, index: 3, value: [7; CHAIN_VALUE_BYTES] };
+    let ended: Vec<(Tid, u64)> = programs.members.iter().flat_map(|one| (0..60).map(|turn| (one.tid, turn))).collect();
     let frames = || {
         vec![
             Frame::Arrived { id, arrivals: vec![arrival.clone()], chain: None },
             Frame::Arrived { id, arrivals: vec![arrival.clone()], chain: Some(1) },
             Frame::Arrived { id, arrivals: vec![arrival.clone()], chain: Some(2) },
-            Frame::Released { id, release: release.clone(), late: true },
+            Frame::BarrierEnded { id, ended: ended.clone(), failure: None, release: Some(release.clone()), late: true },
             Frame::HandBack { id },
             Frame::Recalled { id, number: 1, passed: 900, arrivals: vec![arrival.clone()] },
             Frame::GroupChanged { id, number: 0, change: GroupChange::Recall { number: 1 } },

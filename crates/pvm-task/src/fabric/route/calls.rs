@@ -2,12 +2,12 @@
 //! passes on the messages that arrive.
 use super::{BUSY_POLLS, FabricRoute, RouteEvent, STALL_POLLS};
 use crate::buffers::Store;
+use crate::clock;
 use crate::control::{Loss, Member};
 use crate::direct::Body;
-use crate::direct::fallback::{Backoff, Fallback, ReceivedOnLink, send_again};
-use crate::direct::link::GivenUp;
 use crate::requests::Purpose;
 use crate::task::State;
+use pvm_core::channel::{Fallback, GivenUp, LaneKind};
 use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, FabricOffer, LinkCause, Reply, Request, ToDaemon};
 use pvm_core::tid::Tid;
@@ -20,32 +20,17 @@ const LEAVE_WAIT_MAX: Duration = Duration::from_secs(1);
 const LEAVE_STALL_MAX: Duration = Duration::from_millis(20);
 
 impl Member {
-    /// Returns whether a link on a fabric to that task is to be asked for.
-    pub(crate) fn needs_fabric_link(&self, to: Tid) -> bool {
-        self.fabric.may_exist()
-            && self.direct.allows_links()
-            && self.may_ask_for_links()
-            && !self.fabric.has_link(to)
-            && !self.fabric.has_asked(to)
-            && !self.direct.has_link(to)
-            && !self.direct.has_requested(to)
-            // A direct link would keep the messages from the fabric: two tasks have at most one link.
-            && (self.direct.is_worth_a_link(to) || self.fabric.has_sent_enough(to))
-            && self.fabric.backoffs.get(to).is_none_or(Backoff::may_request)
-    }
-
     /// Asks for a link on a fabric. Returns false if there is no fabric, or no room for a peer.
     pub(crate) fn request_fabric_link(&mut self, state: &State, to: Tid) -> bool {
-        if state.route_switches.is_open(to) {
+        if state.route_switches.receipts.is_open(to) {
             return false;
         }
-        self.fabric.first_messages.remove(&to);
-        self.fabric.backoffs.of(to).requested();
+        self.peers.handle_request(LaneKind::Fabric, to);
         let cause = self.direct.cause();
         let offer = self.fabric.ask(to, cause);
         self.report_problem();
         let Some(offer) = offer else {
-            self.fabric.on_break(to);
+            self.on_fabric_link_break(to);
             return false;
         };
         let request = Request::Fabric { to, offer, always_sealed: self.fabric.never_clear, cause };
@@ -68,7 +53,7 @@ impl Member {
         let made = match reply {
             Reply::Fabric { introduction, sealed } => {
                 // There may be an earlier link to this peer that was given up, or a direct one that was made meanwhile.
-                let is_free = !self.direct.has_link(peer) && !state.route_switches.is_open(peer);
+                let is_free = !self.direct.has_link(peer) && !state.route_switches.receipts.is_open(peer);
                 let made = is_free && self.fabric.on_answer(peer, introduction, *sealed);
                 if !made {
                     // The peer has made its side.
@@ -83,18 +68,15 @@ impl Member {
             false => {
                 self.fabric.withdraw(peer);
                 match reply {
-                    Reply::Company => self.on_company_of_fabric_peer(peer),
-                    _ => self.fabric.on_break(peer),
+                    Reply::Company => self.peers.handle_company(LaneKind::Fabric, peer, clock::now()),
+                    _ => self.on_fabric_link_break(peer),
                 }
             }
         }
     }
 
-    /// Begins a pause before a link to a peer is asked for, because one of the two tasks is not alone on its host. There shall be
-    /// no direct link before it may be on the fabric again.
-    fn on_company_of_fabric_peer(&mut self, peer: Tid) {
-        self.fabric.backoffs.of(peer).on_company();
-        self.direct.on_company(peer);
+    fn on_fabric_link_break(&mut self, peer: Tid) {
+        self.peers.handle_break(LaneKind::Fabric, peer, clock::now());
     }
 
     /// Answers a peer that asks for a link.
@@ -113,9 +95,9 @@ impl Member {
         let is_free = self.direct.allows_links()
             && !is_second
             && !self.direct.has_link(peer)
-            && !self.direct.has_requested(peer)
+            && !self.awaits_direct_link(peer)
             && !self.fabric.has_link(peer)
-            && !state.route_switches.is_open(peer);
+            && !state.route_switches.receipts.is_open(peer);
         let ours = if is_free { self.fabric.on_question((peer, cause), offer) } else { None };
         self.report_problem();
         let introduction = ours.as_ref().map(|ours| ByteBuf::from(ours.encode()));
@@ -131,9 +113,9 @@ impl Member {
     /// Handles the daemon's answer to an answer that offered a link: after an error, the peer does not know of the link.
     pub(crate) fn on_fabric_answered(&mut self, state: &mut State, peer: Tid, reply: &Reply) {
         if let (Reply::Error(_), Ok(at)) = (reply, self.fabric.position(peer)) {
-            if !self.fabric.links[at].hello_received {
+            if !self.fabric.links[at].lane.is_established() {
                 self.fabric.remove(at);
-                state.route_switches.received.remove(&(peer.0 as i32));
+                state.route_switches.receipts.remove(peer);
             }
         }
     }
@@ -141,10 +123,8 @@ impl Member {
     fn add_fabric_link(&mut self, state: &mut State, peer: Tid) {
         let Ok(at) = self.fabric.position(peer) else { return };
         let link = &self.fabric.links[at];
-        let received = ReceivedOnLink { count: link.received.clone(), ended: false, held: Some(link.held.clone()) };
-        state.route_switches.received.insert(peer.0 as i32, received);
-        self.fabric.backoffs.get_mut(peer).into_iter().for_each(Backoff::on_made);
-        self.direct.on_made(peer);
+        state.route_switches.receipts.open(peer, link.lane.received_counter(), Some(link.held.clone()));
+        self.peers.handle_made(peer);
         // The fabric's descriptor joins those of direct links.
         if self.direct.descriptor().is_some() {
             self.parker.forget_descriptors();
@@ -192,7 +172,7 @@ impl Member {
         }
         self.fabric.recycle(&mut state.store);
         self.switch_to_fabric();
-        self.fall_back_from_fabric();
+        self.fall_back();
         for event in std::mem::take(&mut self.fabric.events) {
             let descriptor = self.direct.watched().map(|descriptor| descriptor.as_raw_fd());
             match event {
@@ -208,14 +188,15 @@ impl Member {
     fn switch_to_fabric(&mut self) {
         for at in 0..self.fabric.links.len() {
             let (peer, cause) = (self.fabric.links[at].peer, self.fabric.links[at].cause);
-            if !self.fabric.links[at].may_switch() {
+            if !self.fabric.links[at].lane.may_switch() {
                 continue;
             }
             if !self.may_switch_to_link(cause) {
-                self.fabric.links[at].give_up(GivenUp::Company);
+                self.fabric.links[at].lane.give_up(GivenUp::Company);
             } else if self.send_route_switch(peer) {
-                self.fabric.links[at].carries = true;
-                self.fabric.lost.remove(&self.fabric.links[at].peer);
+                let link = &mut self.fabric.links[at];
+                link.lane.handle_switched(link.queue.sent_count());
+                self.peers.handle_on_fabric(peer);
                 self.announce_to_program(at);
             }
         }
@@ -244,72 +225,19 @@ impl Member {
         if !self.send_in_place(to, meta, body)? {
             self.fabric.send(to, meta, body)?;
         }
-        self.fall_back_from_fabric();
+        self.fall_back();
         Ok(())
     }
 
-    /// Sends the queued messages of ended links by the default route, until memory runs out.
-    pub(crate) fn fall_back_from_fabric(&mut self) {
-        for at in (0..self.fabric.links.len()).rev() {
-            if self.fabric.links[at].falling_back && self.is_fallen_back(at) {
-                self.fabric.links[at].carries = false;
-                if self.fabric.links[at].is_gone {
-                    self.fabric.remove(at);
-                }
-            }
-        }
-    }
-
-    /// Continues the fallback from one link. Returns whether it is complete.
-    fn is_fallen_back(&mut self, at: usize) -> bool {
-        let link = &self.fabric.links[at];
-        let (peer, acknowledged) = (link.peer, link.queue.acknowledged());
-        if link.fallback_sent && link.queue.is_empty() {
-            return true;
-        }
-        if !self.has_default_route() {
-            return false;
-        }
-        if !self.fabric.links[at].fallback_sent {
-            let given_up = self.fabric.links[at].given_up;
-            let is_given_up = given_up.is_some_and(|why| why != GivenUp::ByPeer);
-            if !self.send_fallback(peer, Fallback { acknowledged, answers: false, is_given_up }) {
-                return false;
-            }
-            self.fabric.links[at].fallback_sent = true;
-            self.fabric.denounce(at);
-            let has_left = self.fabric.draining.is_some_and(|draining| draining.peer == peer);
-            if !has_left && given_up.is_some() {
-                self.on_company_of_fabric_peer(peer);
-            } else if !has_left {
-                self.fabric.on_break(peer);
-                if self.fabric.links[at].carries {
-                    self.fabric.lost.entry(peer).or_default().on_break();
-                }
-            }
-        }
-        while let Some(message) = self.fabric.links[at].queue.first() {
-            let sent = send_again(&mut self.endpoint, self.tid.host(), peer, message);
-            if self.finish_send(self.tid.host(), sent).is_err() {
-                return false;
-            }
-            self.fabric.links[at].queue.pop_front();
-        }
-        true
-    }
-
     /// Begins the fallback from direct links to peers that were on the fabric before and may be asked for a link there again.
-    /// Two tasks have at most one link, so the direct one must end first. The pause between two attempts grows even if this
-    /// task sends nothing, and therefore does not ask.
     pub(crate) fn return_to_fabric(&mut self) {
         if !self.fabric.may_exist() || !self.direct.allows_links() {
             return;
         }
-        let FabricRoute { lost, backoffs, .. } = &mut self.fabric;
-        for (peer, backoff) in lost {
-            let may_ask = backoffs.get(*peer).is_some_and(Backoff::may_request);
-            if may_ask && backoff.may_request() && self.direct.leave_for_fabric(*peer) {
-                backoff.on_break();
+        let now = clock::now();
+        for peer in self.peers.lost_and_askable(now) {
+            if self.direct.leave_for_fabric(peer) {
+                self.peers.handle_given_up_for_fabric(peer, now);
             }
         }
     }
@@ -321,13 +249,11 @@ impl Member {
             if !is_known && self.fabric.has_asked(peer) {
                 // The peer had answered, and does not wait for this side any longer.
                 self.fabric.withdraw(peer);
-                self.fabric.on_break(peer);
+                self.on_fabric_link_break(peer);
             }
             return false;
         };
-        if is_given_up {
-            self.fabric.links[at].give_up(GivenUp::ByPeer);
-        }
+        self.fabric.links[at].lane.handle_fallback(is_given_up);
         if !self.fabric.links[at].is_gone {
             self.fabric.give_up(at);
         }
@@ -336,20 +262,7 @@ impl Member {
 
     /// Handles the exit of a task of another host. The last messages of that task may still be on their way.
     pub(crate) fn on_fabric_peer_exit(&mut self, peer: Tid) {
-        self.fabric.backoffs.remove(peer);
-        self.fabric.first_messages.remove(&peer);
-        self.fabric.lost.remove(&peer);
         self.fabric.drain(peer);
-    }
-
-    /// Hands over to the daemon the messages that peers have not taken. Called before the task or its process ends.
-    /// Returns whether all were handed over; if not, it is to be called again.
-    pub(crate) fn hand_over_fabric(&mut self) -> bool {
-        for link in &mut self.fabric.links {
-            link.falling_back |= !link.queue.is_empty();
-        }
-        self.fall_back_from_fabric();
-        !self.fabric.holds_messages()
     }
 
     /// Waits while the peers of a leaving task go on taking messages.
@@ -379,9 +292,11 @@ impl FabricRoute {
         }
     }
 
-    /// Begins a pause before that peer is asked again.
-    fn on_break(&mut self, peer: Tid) {
-        self.backoffs.of(peer).on_break();
+    /// Handles the end of the fallback from a link.
+    pub fn on_fallen_back(&mut self, at: usize) {
+        if self.links[at].is_gone {
+            self.remove(at);
+        }
     }
 
     /// Returns a number that grows when peers take messages.

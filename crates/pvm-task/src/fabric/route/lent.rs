@@ -47,7 +47,7 @@ impl FabricRoute {
         let link = &self.links[at];
         let name = link.name;
         let State::Open(fabric) = &self.state else { return None };
-        if !link.carries || link.falling_back || link.is_blocked {
+        if !link.lane.carries() || link.lane.falls_back() || link.is_blocked {
             return None;
         }
         let way = match fabric.transfer_of(name, bytes)? {
@@ -116,7 +116,7 @@ impl FabricRoute {
                     }
                 }
             }
-            if self.links[at].falling_back || begun.elapsed() >= limit {
+            if self.links[at].lane.falls_back() || begun.elapsed() >= limit {
                 return false;
             }
         }
@@ -127,7 +127,7 @@ impl FabricRoute {
         self.poll();
         match self.position(to) {
             Ok(at) if self.links[at].queue.acknowledged() == count => Some(true),
-            Ok(at) if !self.links[at].falling_back => None,
+            Ok(at) if !self.links[at].lane.falls_back() => None,
             _ => Some(false),
         }
     }

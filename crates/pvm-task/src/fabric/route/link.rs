@@ -1,13 +1,12 @@
 //! This side of a link on a fabric, as the route sees it.
 use super::LinkName;
 use super::posted::WANTED_BYTES;
-use crate::direct::fallback::HeldMessages;
+use crate::channel::HeldMessages;
 use crate::direct::incoming::LinkMessage;
-use crate::direct::link::GivenUp;
 use crate::direct::send_queue::{BufferPool, SendQueue};
+use pvm_core::channel::Lane;
 use pvm_core::proto::LinkCause;
 use pvm_core::tid::Tid;
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -27,21 +26,16 @@ const UNHEARD_PAUSE: Duration = Duration::from_secs(1);
 const COPIES_BYTES_MAX: usize = 64 << 20;
 
 /// This side of a link.
-pub(super) struct FabricLink {
+pub(crate) struct FabricLink {
     pub peer: Tid,
     pub name: LinkName,
     /// Why there is the link.
     pub cause: LinkCause,
     pub hello_sent: bool,
-    pub hello_received: bool,
-    /// Whether this side sends its messages on the fabric.
-    pub carries: bool,
-    /// Whether the peer does.
-    pub peer_switched: bool,
+    /// Which messages go on the fabric, in both directions. The hello is not among those that are counted.
+    pub lane: Lane,
     /// Whether the program knows of the link. To a program that has not asked for direct routes, a fabric is invisible.
     pub is_announced: bool,
-    /// How many messages have arrived on the fabric. Not among them: the hello.
-    pub received: Rc<Cell<u32>>,
     /// Messages that have arrived, until the task takes them over.
     pub held: Rc<HeldMessages>,
     /// The messages that the peer has not taken.
@@ -54,13 +48,6 @@ pub(super) struct FabricLink {
     pub is_blocked: bool,
     /// Whether the fabric has no such link any more.
     pub is_gone: bool,
-    /// Whether this side falls back to the default route: there it first sends the messages of its send queue, then new
-    /// ones.
-    pub falling_back: bool,
-    /// Why, if the fabric has not failed: this task or the peer is no longer alone on its host.
-    pub given_up: Option<GivenUp>,
-    /// Whether the fallback message has been sent to the peer.
-    pub fallback_sent: bool,
     /// How often the peer was heard by the default route, but not on the fabric, and when that was last counted.
     unheard: u32,
     unheard_at: Instant,
@@ -75,35 +62,17 @@ impl FabricLink {
             name,
             cause,
             hello_sent: false,
-            hello_received: false,
-            carries: false,
-            peer_switched: false,
+            lane: Lane::default(),
             is_announced: false,
-            received: Rc::default(),
             held: Rc::default(),
             queue: SendQueue::with_pool(BufferPool::new(COPIES_BYTES_MAX)),
             told_wanted: None,
             unwanted: 0,
             is_blocked: false,
             is_gone: false,
-            falling_back: false,
-            given_up: None,
-            fallback_sent: false,
             unheard: 0,
             unheard_at: Instant::now(),
             waiting_since: None,
-        }
-    }
-
-    /// Returns whether this side can send its messages on the fabric from now on.
-    pub fn may_switch(&self) -> bool {
-        self.hello_received && !self.carries && !self.falling_back
-    }
-
-    /// Begins the fallback from a link that has not failed. What the peer sends until it falls back, too, still arrives.
-    pub fn give_up(&mut self, why: GivenUp) {
-        if !self.falling_back {
-            (self.falling_back, self.given_up) = (true, Some(why));
         }
     }
 
@@ -111,7 +80,7 @@ impl FabricLink {
     pub fn take(&mut self, message: LinkMessage) {
         // After the peer's fallback message, the peer sends again what this side has not counted.
         if !self.held.is_closed.get() {
-            self.received.set(self.received.get().wrapping_add(1));
+            self.lane.count_received();
             self.held.messages.borrow_mut().push_back(message);
         }
     }
@@ -121,21 +90,21 @@ impl FabricLink {
         self.waiting_since = None;
         self.is_blocked = false;
         let count = number.saturating_sub(1) as u32;
-        // A side that falls back sends all queued messages, whatever the peer has taken since.
-        if !self.falling_back && !self.queue.acknowledge(count) {
+        if self.lane.takes_acknowledgements() && !self.queue.acknowledge(count) {
             self.on_broken();
         }
     }
 
     /// Handles the end of the link on the fabric.
     pub fn on_broken(&mut self) {
-        (self.is_gone, self.falling_back) = (true, true);
+        self.is_gone = true;
+        self.lane.handle_break();
     }
 
     /// Notes that a message of the peer has arrived by the default route. Returns whether its
     /// hello is missing for too long.
     pub fn misses_hello(&mut self, now: Instant) -> bool {
-        if self.hello_received || self.falling_back {
+        if self.lane.is_established() || self.lane.falls_back() {
             return false;
         }
         if now.duration_since(self.unheard_at) >= UNHEARD_PAUSE {
@@ -146,7 +115,7 @@ impl FabricLink {
 
     /// Returns whether the peer has taken nothing for too long.
     pub fn has_stalled(&mut self, now: Instant) -> bool {
-        if self.queue.is_empty() || self.falling_back {
+        if self.queue.is_empty() || self.lane.falls_back() {
             self.waiting_since = None;
             return false;
         }
@@ -177,17 +146,20 @@ mod tests {
         link.on_taken(3);
         assert_eq!((link.queue.len(), link.queue.acknowledged()), (1, 2));
         link.on_taken(4);
-        assert!(link.queue.is_empty() && !link.falling_back);
+        assert!(link.queue.is_empty() && !link.lane.falls_back());
         link.on_taken(9);
-        assert!(link.is_gone && link.falling_back, "the peer reports more than was sent");
+        assert!(link.is_gone && link.lane.falls_back(), "the peer reports more than was sent");
     }
 
     #[test]
     fn a_task_that_falls_back_sends_all_that_was_not_taken_before() {
         let mut link = link_with(3);
-        link.falling_back = true;
+        link.lane.handle_break();
+        link.on_taken(2);
+        assert_eq!(link.queue.len(), 2, "before it has said so, it hears what was taken");
+        link.lane.handle_announced();
         link.on_taken(4);
-        assert_eq!(link.queue.len(), 3);
+        assert_eq!(link.queue.len(), 2);
     }
 
     #[test]
@@ -197,7 +169,7 @@ mod tests {
         link.take(message());
         link.held.is_closed.set(true);
         link.take(message());
-        assert_eq!((link.received.get(), link.held.messages.borrow().len()), (1, 1));
+        assert_eq!((link.lane.received(), link.held.messages.borrow().len()), (1, 1));
     }
 
     #[test]
@@ -221,7 +193,7 @@ mod tests {
         assert_eq!(misses_at(&mut link_with(0), Duration::from_millis(100)), Some(40));
         assert_eq!(misses_at(&mut link_with(0), Duration::from_secs(60)), Some(4));
         let mut heard = link_with(0);
-        heard.hello_received = true;
+        heard.lane.handle_hello();
         assert_eq!(misses_at(&mut heard, Duration::from_secs(1)), None);
     }
 }

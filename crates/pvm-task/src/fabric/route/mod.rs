@@ -19,17 +19,16 @@ mod sending;
 mod waiting;
 
 use super::{FabricEvent, FabricLinks, LinkName, Secrets};
-use crate::direct::fallback::{Backoff, Backoffs, HeldMessages};
+use crate::channel::HeldMessages;
 use crate::direct::incoming::LinkMessage;
-use crate::direct::link::GivenUp;
-use crate::direct::unasked::PEERS_MAX;
 use link::FabricLink;
+use pvm_core::channel::GivenUp;
 use pvm_core::fabric::{Introduction, Wish};
 use pvm_core::proto::{ByteBuf, FABRIC_SECRET_BYTES, FabricOffer, FabricSecrets, LinkCause};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Meta, has_stack};
 use pvm_net::fabric::{Fabric, Queues, Setting};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Instant;
@@ -40,10 +39,6 @@ const HEADER_BYTES: usize = 20;
 const BUSY_POLLS: u32 = 16;
 /// One in this number of polls also looks for links that carry nothing.
 const STALL_POLLS: u32 = 1024;
-
-/// A task that has not asked for direct routes asks a peer for a link once it has sent this number of messages to it.
-/// Loading libfabric takes 0.1 s of a processor, so tasks that send only a few messages go without it.
-const FIRST_MESSAGES: u32 = 8;
 
 /// How many bytes of stack must be left to open a fabric: providers are loaded and started then. Some programs run threads or
 /// coroutines with less.
@@ -87,15 +82,8 @@ pub(crate) struct FabricRoute {
     never_clear: bool,
     state: State,
     /// All links, by the peer's tid.
-    links: Vec<FabricLink>,
+    pub links: Vec<FabricLink>,
     asked: BTreeMap<Tid, Asked>,
-    /// How many messages were sent by the default route to tasks of other hosts that were not asked yet.
-    first_messages: HashMap<Tid, u32>,
-    /// For each peer that was asked before: when it may be asked again.
-    backoffs: Backoffs,
-    /// Peers to which this task has sent on the fabric, on a link that has ended; not those that have left. For each: when a
-    /// direct link may be given up for a new link on the fabric.
-    lost: BTreeMap<Tid, Backoff>,
     draining: Option<Draining>,
     /// What has arrived on links that were removed since.
     left_over: Vec<Rc<HeldMessages>>,
@@ -127,9 +115,6 @@ impl FabricRoute {
             state: State::Unopened,
             links: Vec::new(),
             asked: BTreeMap::new(),
-            first_messages: HashMap::new(),
-            backoffs: Backoffs::default(),
-            lost: BTreeMap::new(),
             draining: None,
             left_over: Vec::new(),
             events: Vec::new(),
@@ -167,37 +152,9 @@ impl FabricRoute {
         self.asked.contains_key(&peer)
     }
 
-    /// Returns whether messages to that peer took the fabric, and take another route since the link has ended.
-    pub fn has_lost(&self, peer: Tid) -> bool {
-        self.lost.contains_key(&peer)
-    }
-
-    /// Takes a link to that peer for lost.
-    #[cfg(test)]
-    pub fn lose(&mut self, peer: Tid) {
-        self.backoffs.of(peer).on_break();
-        self.lost.entry(peer).or_default().on_break();
-    }
-
-    /// Counts a message to a task of another host, sent by the default route.
-    pub fn count_message(&mut self, to: Tid) {
-        if self.may_exist() && self.backoffs.get(to).is_none() {
-            if self.first_messages.len() >= PEERS_MAX && !self.first_messages.contains_key(&to) {
-                self.first_messages.clear();
-            }
-            let count = self.first_messages.entry(to).or_default();
-            *count = count.saturating_add(1);
-        }
-    }
-
-    /// Returns whether so much was sent to a task that a link may be worth its cost, or a link was asked for before.
-    fn has_sent_enough(&self, to: Tid) -> bool {
-        self.backoffs.get(to).is_some() || self.first_messages.get(&to).is_some_and(|count| *count >= FIRST_MESSAGES)
-    }
-
     /// Returns whether messages to that task take the fabric.
     pub fn carries(&self, to: Tid) -> bool {
-        self.position(to).is_ok_and(|at| self.links[at].carries)
+        self.position(to).is_ok_and(|at| self.links[at].lane.carries())
     }
 
     /// Returns whether the program knows of a link to that peer, since it has asked for direct routes.
@@ -213,7 +170,7 @@ impl FabricRoute {
     }
 
     /// Lets the program learn of the end of a link that was announced to it.
-    fn denounce(&mut self, at: usize) {
+    pub fn denounce(&mut self, at: usize) {
         if std::mem::take(&mut self.links[at].is_announced) {
             self.events.push(RouteEvent::Ended(self.links[at].peer));
         }
@@ -221,12 +178,12 @@ impl FabricRoute {
 
     /// Returns to how many tasks messages take the fabric.
     pub fn peers(&self) -> usize {
-        self.links.iter().filter(|link| link.carries && !link.falling_back).count()
+        self.links.iter().filter(|link| link.lane.carries() && !link.lane.falls_back()).count()
     }
 
     /// Returns whether a poll may make a link usable.
     pub fn has_pending(&self) -> bool {
-        !self.asked.is_empty() || self.links.iter().any(|link| !link.carries && !link.falling_back)
+        !self.asked.is_empty() || self.links.iter().any(|link| link.lane.is_pending())
     }
 
     /// Returns whether no program has asked for one of the links.
@@ -243,9 +200,9 @@ impl FabricRoute {
     /// Begins the fallback from the links on which messages go to these peers and that no program has asked for. Returns
     /// whether there are any.
     pub fn leave_unasked(&mut self, is_meant: impl Fn(Tid) -> bool) -> bool {
-        let is_unasked = |link: &&mut FabricLink| link.cause == LinkCause::Traffic && link.carries;
+        let is_unasked = |link: &&mut FabricLink| link.cause == LinkCause::Traffic && link.lane.carries();
         let links = self.links.iter_mut().filter(is_unasked).filter(|link| is_meant(link.peer));
-        links.map(|link| link.give_up(GivenUp::Company)).count() > 0
+        links.map(|link| link.lane.give_up(GivenUp::Company)).count() > 0
     }
 
     /// Returns whether the peers have not taken all messages.
@@ -256,6 +213,11 @@ impl FabricRoute {
     /// Returns whether the messages of a peer that has ended are still taken in.
     pub fn is_draining(&self) -> bool {
         self.draining.is_some()
+    }
+
+    /// Returns whether that peer has ended, and its last messages are still taken in.
+    pub fn has_left(&self, peer: Tid) -> bool {
+        self.draining.is_some_and(|draining| draining.peer == peer)
     }
 
     /// Returns and forgets why the fabric that the user has named cannot be used.
@@ -367,7 +329,7 @@ impl FabricRoute {
     /// Handles the route switch of a peer. Returns false if there is no link to it.
     pub fn on_route_switch(&mut self, peer: Tid) -> bool {
         let Ok(at) = self.position(peer) else { return false };
-        self.links[at].peer_switched = true;
+        self.links[at].lane.handle_route_switch();
         if let State::Open(fabric) = &mut self.state {
             fabric.release(self.links[at].name);
         }
@@ -417,15 +379,15 @@ impl FabricRoute {
         if let Some(draining) = self.draining.as_mut().filter(|draining| draining.peer == peer) {
             draining.since = Instant::now();
         }
-        if content.is_empty() && body.is_none() && !link.hello_received {
-            link.hello_received = true;
+        if content.is_empty() && body.is_none() && !link.lane.is_established() {
+            link.lane.handle_hello();
             if !link.hello_sent {
                 self.say_hello(at);
             }
             return;
         }
         match read_message(content, body) {
-            Some((meta, body)) if link.hello_received => link.take(LinkMessage { peer, meta, body }),
+            Some((meta, body)) if link.lane.is_established() => link.take(LinkMessage { peer, meta, body }),
             _ => self.give_up(at),
         }
     }
@@ -483,13 +445,15 @@ impl FabricRoute {
     fn close_stalled(&mut self) {
         let now = Instant::now();
         for link in &mut self.links {
-            link.falling_back |= link.has_stalled(now);
+            if link.has_stalled(now) {
+                link.lane.handle_break();
+            }
         }
     }
 
     /// Returns whether there is a link to that peer, on which no hello of it has arrived yet.
     fn awaits_hello(&self, peer: Tid) -> bool {
-        self.position(peer).is_ok_and(|at| !self.links[at].hello_received)
+        self.position(peer).is_ok_and(|at| !self.links[at].lane.is_established())
     }
 
     /// Notes that a message of a peer has arrived by the default route. Begins the fallback from the link to that peer if its
@@ -497,7 +461,9 @@ impl FabricRoute {
     fn note_heard(&mut self, peer: Tid) {
         if let Ok(at) = self.position(peer) {
             let link = &mut self.links[at];
-            link.falling_back |= link.misses_hello(Instant::now());
+            if link.misses_hello(Instant::now()) {
+                link.lane.handle_break();
+            }
         }
     }
 
@@ -505,7 +471,7 @@ impl FabricRoute {
     fn drain(&mut self, peer: Tid) {
         let Ok(at) = self.position(peer) else { return };
         let link = &self.links[at];
-        if link.is_gone || !link.peer_switched {
+        if link.is_gone || !link.lane.peer_has_switched() {
             return self.remove(at);
         }
         let now = Instant::now();
@@ -567,21 +533,6 @@ mod tests {
         assert_eq!(read_message(header.to_vec(), None), Some((meta, Vec::new())));
         assert_eq!(read_message(header[1..].to_vec(), None), None);
         assert_eq!(read_message([&header[..], b"x"].concat(), Some(Vec::new())), None);
-    }
-
-    #[test]
-    fn a_few_messages_are_not_worth_a_link() {
-        let mut route = FabricRoute::new(&Wish { setting: Some("tcp".into()), never_clear: false });
-        let (often, seldom) = (Tid(0x80001), Tid(0x80002));
-        for number in 1..=FIRST_MESSAGES {
-            route.count_message(often);
-            assert_eq!(route.has_sent_enough(often), number == FIRST_MESSAGES);
-        }
-        route.count_message(seldom);
-        assert!(!route.has_sent_enough(seldom));
-        let mut off = FabricRoute::new(&Wish { setting: Some("off".into()), never_clear: false });
-        (0..=FIRST_MESSAGES).for_each(|_| off.count_message(often));
-        assert!(off.first_messages.is_empty());
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl FabricRoute {
     /// Returns what lends memory for a receive, if messages may arrive on a fabric.
     fn lender(&self) -> Option<Lender> {
         match &self.state {
-            State::Open(fabric) if self.links.iter().any(|link| link.peer_switched && !link.is_gone) => {
+            State::Open(fabric) if self.links.iter().any(|link| link.lane.peer_has_switched() && !link.is_gone) => {
                 Some(fabric.lender())
             }
             _ => None,
@@ -84,9 +84,9 @@ impl FabricRoute {
     fn want(&mut self, from: Tid, filter: &Filter, room: usize) {
         let (Ok(at), State::Open(fabric)) = (self.position(from), &mut self.state) else { return };
         let link = &mut self.links[at];
-        let wanted = (link.received.get(), wanted(filter, room));
-        if link.peer_switched
-            && !link.falling_back
+        let wanted = (link.lane.received(), wanted(filter, room));
+        if link.lane.peer_has_switched()
+            && !link.lane.falls_back()
             && link.told_wanted != Some(wanted)
             && fabric.want(link.name, &wanted.1)
         {
@@ -235,9 +235,9 @@ impl FabricLink {
     /// Counts a message whose body is in the memory of a receive. Returns false if the peer sends it again, since it has
     /// fallen back.
     fn count_filled(&mut self) -> bool {
-        let counts = self.hello_received && !self.held.is_closed.get();
+        let counts = self.lane.is_established() && !self.held.is_closed.get();
         if counts {
-            self.received.set(self.received.get().wrapping_add(1));
+            self.lane.count_received();
         }
         counts
     }

@@ -42,7 +42,7 @@ impl FabricRoute {
             return Err(Code::NoMem);
         }
         let short_bytes_max = match &self.state {
-            State::Open(fabric) if !link.falling_back => fabric.short_bytes_max(link.name),
+            State::Open(fabric) if !link.lane.falls_back() => fabric.short_bytes_max(link.name),
             _ => 0,
         };
         if HEADER_BYTES + body.len() <= short_bytes_max && body.len() <= COPIED_BYTES {
@@ -63,7 +63,7 @@ impl FabricRoute {
             };
             self.bodies_used_at = Some(Instant::now());
             link.queue.push(QueuedMessage { meta, body: queued, length: body.len() }, true);
-            if link.falling_back {
+            if link.lane.falls_back() {
                 return Ok(());
             }
             self.put_long(at, &meta, sent);
@@ -107,7 +107,7 @@ impl FabricRoute {
             let Ok(at) = self.position(peer) else { return };
             let link = &mut self.links[at];
             let is_much = link.queue.bytes() > UNTAKEN_BYTES + last_bytes || link.queue.len() > UNTAKEN_MESSAGES;
-            if !is_much || link.is_blocked || link.falling_back {
+            if !is_much || link.is_blocked || link.lane.falls_back() {
                 return;
             }
             let taken = link.queue.acknowledged();

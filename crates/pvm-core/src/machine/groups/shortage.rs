@@ -94,6 +94,10 @@ impl Shortage {
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadline
     }
+    /// Returns whether the barrier is to be examined again now.
+    pub fn take_due(&mut self, now: Time) -> bool {
+        self.deadline.take_if(|when| *when <= now).is_some()
+    }
     /// Records that members arrive at barriers in another place from now on: in the page of a host, or at the master.
     /// Forgets the recorded size, because earlier losses were judged in the old place.
     pub fn place_changed(&mut self) {
@@ -146,75 +150,37 @@ impl Groups {
     /// Handles the report of a member that it waits for more members than the group has. The group had `size` members
     /// when the member arrived.
     pub fn check_barrier(&mut self, core: &mut Core, from: Tid, group: u64, size: u32) {
-        let Some(found) = self.by_id(group).filter(|found| found.instance_of(from).is_some()) else { return };
-        found.shortage.note_size(size as usize);
-        self.examine_barrier(core, group);
-    }
-
-    /// Examines whether the barrier of a group can still open; does nothing if its members arrive on another host.
-    pub(super) fn examine_barrier(&mut self, core: &mut Core, group: u64) {
-        match self.by_id(group).map(|found| (found.replica.meets_here, found.replica.is_made())) {
-            Some((true, true)) => act(core, group, GroupAction::Look),
-            Some((false, _)) => self.judge_at_master(core, group),
-            Some((true, false)) | None => {}
-        }
+        self.with(group, |found, shared| {
+            if found.instance_of(from).is_some() {
+                found.shortage.note_size(size as usize);
+                found.examine_barrier(core, shared);
+            }
+        });
     }
 
     /// Judges a barrier by the state that the daemon read in the page.
     pub fn barrier_seen(&mut self, core: &mut Core, now: Time, group: u64, barrier: Barrier) {
-        let Some(found) = self.by_id(group) else { return };
-        if found.broken {
-            if barrier.need != 0 {
+        self.with(group, |found, _| {
+            let (size, patience) = (found.size(), core.settings.barrier_patience);
+            let fails = match found.broken {
+                true => barrier.need != 0,
+                false => found.shortage.judge(now, patience, size, &barrier) == Verdict::Fail,
+            };
+            if fails {
                 act(core, group, GroupAction::Fail(barrier));
             }
-            return;
-        }
-        let size = found.size();
-        let verdict = found.shortage.judge(now, core.settings.barrier_patience, size, &barrier);
-        self.register_deadline(group);
-        if verdict == Verdict::Fail {
-            act(core, group, GroupAction::Fail(barrier));
-        }
+        });
     }
 
     /// Handles the news that the daemon has made the barrier fail.
     pub fn barrier_failed(&mut self, group: u64) {
-        if let Some(found) = self.by_id(group) {
-            found.shortage.barrier_failed();
-            self.register_deadline(group);
-        }
+        self.with(group, |found, _| found.shortage.barrier_failed());
     }
 
     /// Handles the news that a member arrived before the daemon could make the barrier fail. The barrier is examined
     /// again after a pause; otherwise a misbehaving member could keep the daemon busy.
     pub fn barrier_changed(&mut self, now: Time, group: u64) {
-        if let Some(found) = self.by_id(group) {
-            found.shortage.deadline = Some(now + RECHECK_AFTER);
-            self.register_deadline(group);
-        }
-    }
-
-    /// Examines the barriers whose deadline has passed.
-    pub fn on_time(&mut self, core: &mut Core) {
-        let ids: Vec<u64> = std::iter::from_fn(|| self.take_due(core.now)).collect();
-        let now = core.now;
-        let is_due = |when: Option<Time>| when.is_some_and(|when| when <= now);
-        for id in ids {
-            let Some(group) = self.by_id(id) else { continue };
-            let (examines, repeats) =
-                (is_due(group.shortage.deadline), is_due(group.arrivals.releases.next_deadline()));
-            if examines {
-                group.shortage.deadline = None;
-            }
-            self.combine_on_time(core, id);
-            if repeats {
-                self.repeat_release(core, id);
-            }
-            if examines {
-                self.examine_barrier(core, id);
-            }
-            self.register_deadline(id);
-        }
+        self.with(group, |found, _| found.shortage.deadline = Some(now + RECHECK_AFTER));
     }
 }
 

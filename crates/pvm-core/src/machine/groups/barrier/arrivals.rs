@@ -1,0 +1,434 @@
+//! The members of this host at barriers over several hosts: their arrivals on the way to where the barrier meets, and the
+//! answers.
+//!
+//! An arrival with a count below the size of the group goes straight to the master. The others are combined: a host sends
+//! the arrivals of its members to the coordinator or up a tree. A host of the tree keeps what has arrived until all arrived
+//! that came this way to the barrier before, then sends it in one frame. It keeps nothing longer than [`HOLD`]; so a member
+//! that is late, or that never comes, delays the others' arrivals by a short time only, and the master alone decides about
+//! every arrival. In a large group the parent of a host is another host of the group ([`binomial`]); otherwise, and if
+//! there is no link to the parent, it is the master.
+//!
+//! An arrival that went to another host than the master is sent again, to the master, if a host is lost, the member
+//! leaves, or the barrier has not ended after [`REPEAT_AFTER`]. The master recognizes it by its number.
+use super::{Group, Shared};
+use crate::binomial;
+use crate::codes::Code;
+use crate::datagram_error::DatagramError;
+use crate::machine::action::Action;
+use crate::machine::core::Core;
+use crate::machine::groups::ALL_MEMBERS;
+use crate::proto::{Reply, ToTask};
+use crate::release::Release;
+use crate::tid::Tid;
+use crate::time::Time;
+use crate::wire::{Arrival, Frame};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long a host keeps arrivals back while others, which it expects, are missing. The master needs none of them
+/// before the last member of the group arrives, so only arrivals that will be refused come late.
+const HOLD: Duration = Duration::from_millis(20);
+/// After this time an arrival that went to another host than the master is sent again, to the master.
+const REPEAT_AFTER: Duration = Duration::from_secs(1);
+
+/// The arrival of a member of this host.
+struct OwnArrival {
+    wait: u32,
+    arrival: Arrival,
+    /// Whether the master has it, or will have it before anything that this host sends to the master later.
+    is_direct: bool,
+    /// Whether the member has left. Its arrival stays counted, but nobody waits for the answer.
+    is_gone: bool,
+}
+
+/// The arrivals that pass through this host, for one group.
+#[derive(Default)]
+pub(super) struct Passage {
+    /// The arrivals of this host's members that have not been answered, by member and number.
+    own: BTreeMap<(Tid, u64), OwnArrival>,
+    held: Vec<Arrival>,
+    /// The members that have arrived through this host at the present barrier, and those that are expected because they
+    /// did so at the barrier before.
+    seen: BTreeSet<Tid>,
+    expected: BTreeSet<Tid>,
+    /// When `held` is sent, at the latest.
+    hold_until: Option<Time>,
+    /// When the arrivals that are not direct are sent again.
+    repeat_at: Option<Time>,
+    /// The host that has repeated the last release, and the release, until the next arrival of a member shows whether it
+    /// had heard the release before.
+    repeated: Option<(Tid, Release)>,
+    /// The release that this host knows last, or the anchor of the chain. Without it, each arrival is answered by its number.
+    known: Option<Release>,
+}
+
+/// What a host reports when the master takes the barriers back.
+#[derive(Default)]
+pub struct Report {
+    /// The number of barriers that were released here since the coordinator was appointed.
+    pub passed: u32,
+    /// The arrivals at the barrier after these.
+    pub arrivals: Vec<Arrival>,
+}
+
+impl Passage {
+    /// Returns when [`Group::arrivals_on_time`] must be called next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.hold_until.into_iter().chain(self.repeat_at).min()
+    }
+
+    /// Returns the first arrival of a member that has not been answered. (Threads of a member may arrive several times.)
+    fn first_of(&self, tid: Tid) -> Option<(Tid, u64)> {
+        self.own.range((tid, 0)..=(tid, u64::MAX)).next().map(|(key, _)| *key)
+    }
+
+    /// Adds an arrival. Returns whether nobody else is expected, so that the arrivals are to be sent now.
+    fn add(&mut self, arrival: Arrival) -> bool {
+        if self.seen.contains(&arrival.tid) {
+            // All members of the earlier barrier have arrived there, so this is the next barrier.
+            self.expected = std::mem::take(&mut self.seen);
+        }
+        self.expected.remove(&arrival.tid);
+        self.seen.insert(arrival.tid);
+        self.held.push(arrival);
+        self.expected.is_empty()
+    }
+
+    /// Forgets who arrived, because the members or hosts have changed.
+    fn restart(&mut self) {
+        self.repeated = None;
+        self.seen.clear();
+        self.expected.clear();
+    }
+
+    /// Begins a new chain of releases, or goes on without one, for other members or at another place.
+    pub fn begin_anew(&mut self, anchor: Option<Release>) {
+        self.restart();
+        self.known = anchor;
+    }
+
+    /// Returns the arrivals of this host's members that are not direct, for the master: now they are.
+    fn hand_over(&mut self, own: Tid) -> Vec<Arrival> {
+        self.repeat_at = None;
+        self.held.retain(|arrival| arrival.tid.host() != own);
+        let due = self.own.values_mut().filter_map(|own| {
+            let was_direct = std::mem::replace(&mut own.is_direct, true);
+            (!was_direct).then(|| own.arrival.clone())
+        });
+        due.collect()
+    }
+
+    /// Stops to follow the coordinator: returns what the master must know to take the barriers back.
+    pub fn report(&mut self, own: Tid) -> Report {
+        self.hand_over(own);
+        let passed = self.known.as_ref().map_or(0, |known| known.index);
+        self.begin_anew(None);
+        let arrivals = self.own.values().map(|own| own.arrival.clone()).collect();
+        self.own.retain(|_, own| !own.is_gone);
+        Report { passed, arrivals }
+    }
+}
+
+/// Returns the tree of hosts with members: the master, then the other hosts in the order of the host table. Returns
+/// `None` if there are too few hosts.
+fn tree_of(core: &Core, group: &Group) -> Option<Vec<Tid>> {
+    let master = core.hosts.master();
+    let others = || group.hosts().filter(|host| *host != master);
+    (others().count() + 1 >= core.settings.barrier_tree_hosts)
+        .then(|| std::iter::once(master).chain(others()).collect())
+}
+
+/// Returns the host to which this host sends arrivals.
+fn parent(core: &Core, group: &Group) -> Tid {
+    let master = core.hosts.master();
+    let can_reach = |host: &Tid| *host == core.own_host() || core.links.is_up(*host);
+    let parent_in = |tree: Vec<Tid>| {
+        let own = tree.iter().position(|host| *host == core.own_host());
+        own.and_then(binomial::parent).map(|parent| tree[parent])
+    };
+    let coordinator = group.barrier.coordinator();
+    coordinator.or_else(|| tree_of(core, group).and_then(parent_in)).filter(can_reach).unwrap_or(master)
+}
+
+impl Group {
+    /// Lets a member of this host arrive.
+    pub fn arrive(&mut self, core: &mut Core, shared: &mut Shared, (from, wait): (Tid, u32), count: i32, lan: bool) {
+        if let Some((by, _)) = self.barrier.passage.repeated.take() {
+            core.send_host(by, Frame::ReleaseMissed);
+        }
+        if self.instance_of(from).is_none() {
+            return core.reply(from, wait, Err(self.code_for_strangers()));
+        }
+        shared.last_turn += 1;
+        let arrival = Arrival { tid: from, turn: shared.last_turn, version: self.version, count, lan };
+        let is_whole = count == ALL_MEMBERS || usize::try_from(count) == Ok(self.size());
+        let is_first = self.barrier.passage.first_of(from).is_none();
+        let goes_elsewhere = self.barrier.coordinator().is_some() || !core.is_master() && self.only_host().is_none();
+        let is_direct = !(is_whole && is_first && goes_elsewhere);
+        if !is_first {
+            // The master takes no arrival of a member after a later one.
+            self.send_again(core, shared);
+        }
+        let own = OwnArrival { wait, arrival: arrival.clone(), is_direct, is_gone: false };
+        self.barrier.passage.own.insert((from, arrival.turn), own);
+        if is_direct {
+            self.send_to_master(core, shared, vec![arrival]);
+        } else {
+            self.connect_children(core);
+            self.pass_on(core, shared, vec![arrival]);
+        }
+    }
+
+    /// Returns why a task that is no member cannot arrive.
+    pub(super) fn code_for_strangers(&self) -> Code {
+        if self.broken { Code::NoGroup } else { Code::NotInGroup }
+    }
+
+    /// Connects this host to its children in the tree. A child uses the link as soon as it is there. If it cannot be
+    /// made, the child's arrivals go to the master, and nobody is to blame.
+    fn connect_children(&mut self, core: &mut Core) {
+        if self.barrier.coordinator().is_some() || !self.barrier.passage.seen.is_empty() {
+            return;
+        }
+        let Some(tree) = tree_of(core, self) else { return };
+        let own = tree.iter().position(|host| *host == core.own_host());
+        for child in own.into_iter().flat_map(|own| binomial::children(own, tree.len())) {
+            core.try_link(tree[child]);
+        }
+    }
+
+    /// Handles arrivals that a host has sent: to the coordinator with that chain, to the master, or up the tree.
+    pub fn arrived(
+        &mut self,
+        core: &mut Core,
+        shared: &mut Shared,
+        from: Tid,
+        arrivals: Vec<Arrival>,
+        chain: Option<u32>,
+    ) {
+        match chain {
+            Some(chain) => self.arrived_at_coordinator(core, shared, from, arrivals, chain),
+            None if core.is_master() => self.arrived_at_master(core, shared, from, arrivals),
+            None => self.arrived_at_relay(core, shared, from, arrivals),
+        }
+    }
+
+    /// Handles arrivals that another host sends up the tree through this host. Ignores those of a host without members.
+    fn arrived_at_relay(&mut self, core: &mut Core, shared: &mut Shared, from: Tid, arrivals: Vec<Arrival>) {
+        let own = core.own_host();
+        if !self.has_members_on(from) || !self.has_members_on(own) {
+            return;
+        }
+        let waiting = &self.barrier.passage.held;
+        let is_held = |tid: Tid| waiting.iter().any(|held| held.tid == tid);
+        let is_due = |arrival: &Arrival| {
+            arrival.tid.host() != own && self.instance_of(arrival.tid).is_some() && !is_held(arrival.tid)
+        };
+        let mut due: Vec<Arrival> = arrivals.into_iter().filter(is_due).collect();
+        due.sort_by_key(|arrival| arrival.tid);
+        due.dedup_by_key(|arrival| arrival.tid);
+        self.pass_on(core, shared, due);
+    }
+
+    /// Adds arrivals to those that are kept here. Sends all of them if nobody else is expected.
+    fn pass_on(&mut self, core: &mut Core, shared: &mut Shared, arrivals: Vec<Arrival>) {
+        let passage = &mut self.barrier.passage;
+        let complete = arrivals.into_iter().fold(false, |_, arrival| passage.add(arrival));
+        if complete {
+            self.send_held(core, shared);
+        } else if !passage.held.is_empty() {
+            passage.hold_until.get_or_insert(core.now + HOLD);
+        }
+    }
+
+    /// Sends the arrivals that are kept here to the coordinator or up the tree.
+    pub(super) fn send_held(&mut self, core: &mut Core, shared: &mut Shared) {
+        self.barrier.passage.hold_until = None;
+        let arrivals = std::mem::take(&mut self.barrier.passage.held);
+        if arrivals.is_empty() {
+            return;
+        }
+        let to = parent(core, self);
+        let is_for_coordinator = self.barrier.coordinator() == Some(to);
+        let passage = &mut self.barrier.passage;
+        let chain = passage.known.as_ref().filter(|_| is_for_coordinator).map(|known| known.chain);
+        for arrival in &arrivals {
+            let own = passage.own.get_mut(&(arrival.tid, arrival.turn));
+            own.into_iter().for_each(|own| own.is_direct = to == core.hosts.master());
+        }
+        if passage.own.values().any(|own| !own.is_direct) {
+            passage.repeat_at.get_or_insert(core.now + REPEAT_AFTER);
+        }
+        match to == core.own_host() {
+            true => self.arrived(core, shared, to, arrivals, chain),
+            false => core.send_host(to, Frame::Arrived { id: self.id, arrivals, chain }),
+        }
+    }
+
+    fn send_to_master(&mut self, core: &mut Core, shared: &mut Shared, arrivals: Vec<Arrival>) {
+        match core.is_master() {
+            true => self.arrived_at_master(core, shared, core.own_host(), arrivals),
+            false => core.send_master(Frame::Arrived { id: self.id, arrivals, chain: None }),
+        }
+    }
+
+    /// Sends to the master the arrivals of this host's members that it may not have.
+    fn send_again(&mut self, core: &mut Core, shared: &mut Shared) {
+        let arrivals = self.barrier.passage.hand_over(core.own_host());
+        if !arrivals.is_empty() {
+            self.send_to_master(core, shared, arrivals);
+        }
+    }
+
+    /// Sends the arrivals that are due.
+    pub(super) fn arrivals_on_time(&mut self, core: &mut Core, shared: &mut Shared) {
+        let now = core.now;
+        let is_due = |when: Option<Time>| when.is_some_and(|when| when <= now);
+        if is_due(self.barrier.passage.hold_until) {
+            // They are late: nothing is kept back any more.
+            self.barrier.passage.expected.clear();
+            self.send_held(core, shared);
+        }
+        if is_due(self.barrier.passage.repeat_at) {
+            self.send_again(core, shared);
+        }
+    }
+
+    /// Handles the loss of a host: it may have kept arrivals of this host's members. If there is a coordinator, and the
+    /// loss concerns the group, the master takes the barriers back.
+    pub(super) fn passage_host_lost(&mut self, core: &mut Core, shared: &mut Shared) {
+        let passage = &self.barrier.passage;
+        if self.barrier.coordinator().is_none() && !passage.seen.is_empty() {
+            self.send_held(core, shared);
+            self.send_again(core, shared);
+            self.barrier.passage.restart();
+        }
+    }
+
+    /// Sends the arrivals of a task that is about to leave to the master, so that they precede the news of its end. If
+    /// there is a coordinator, the master will ask for them when it has these news.
+    pub fn arriver_leaves(&mut self, core: &mut Core, tid: Tid) {
+        let has_coordinator = self.barrier.coordinator().is_some();
+        let passage = &mut self.barrier.passage;
+        while let Some(key) = passage.first_of(tid).filter(|_| !has_coordinator) {
+            let own = passage.own.remove(&key).filter(|own| !own.is_direct);
+            if let Some(own) = own {
+                core.send_master(Frame::Arrived { id: self.id, arrivals: vec![own.arrival], chain: None });
+            }
+        }
+        passage.own.range_mut((tid, 0)..=(tid, u64::MAX)).for_each(|(_, own)| own.is_gone = true);
+    }
+
+    // ----- the end of a barrier
+
+    /// Begins a new chain of releases, and lets the members on this host hear them themselves. So a release need not wake
+    /// the daemon first. They do not hear those of a coordinator: if it dies, the master must learn from the hosts what it
+    /// has released.
+    pub fn begin_chain_here(&mut self, core: &mut Core, anchor: Release) {
+        let own = core.own_host();
+        self.barrier.passage.begin_anew(Some(anchor.clone()));
+        let anchor = Some(anchor).filter(|_| self.barrier.coordinator().is_none());
+        // The master may not know yet that a member has gone.
+        let hears = |tid: &Tid| tid.host() == own && core.tasks.takes_frames(*tid);
+        let members: Vec<Tid> = self.members().map(|(_, tid)| tid).filter(hears).collect();
+        let tasks = if anchor.is_some() { members.clone() } else { Vec::new() };
+        if !members.is_empty() {
+            core.push(Action::HearBroadcasts { tasks });
+        }
+        for to in members {
+            core.send(to, ToTask::Chain { group: self.id, anchor: anchor.clone() });
+        }
+    }
+
+    /// Handles a release that a member on this host has heard itself. The member does not wait any more.
+    pub fn heard(&mut self, core: &mut Core, from: Tid, release: &Release) {
+        if self.instance_of(from).is_none() {
+            return;
+        }
+        let passage = &mut self.barrier.passage;
+        passage.first_of(from).map(|first| passage.own.remove(&first));
+        // The member did not need the repetition.
+        passage.repeated.take_if(|(_, repeated)| repeated == release);
+        // Not accepted if the chain has ended meanwhile, or if the release was repeated here.
+        let _ = self.released(core, release);
+    }
+
+    /// Handles the news that the barrier of these arrivals has ended: of the master, or of the coordinator. If it should
+    /// have come in another way (`late`), this host notes who repeats it.
+    pub fn barrier_ended(
+        &mut self,
+        core: &mut Core,
+        from: Tid,
+        ended: &[(Tid, u64)],
+        outcome: Result<(), Code>,
+        release: Option<&Release>,
+        late: bool,
+    ) {
+        if from != core.hosts.master() && self.barrier.coordinator() != Some(from) {
+            return;
+        }
+        let passage = &mut self.barrier.passage;
+        if let (Some(known), Some(release)) = (&mut passage.known, release) {
+            known.told(release);
+        }
+        let answers: Vec<OwnArrival> = ended.iter().filter_map(|key| passage.own.remove(key)).collect();
+        passage.repeat_at.take_if(|_| passage.own.values().all(|own| own.is_direct));
+        if let Some(release) = release.filter(|_| late && !answers.is_empty()) {
+            passage.repeated = Some((from, release.clone()));
+        }
+        let reply = outcome.map(|()| release.cloned().map_or(Reply::Done, Reply::Released));
+        for own in answers.iter().filter(|own| !own.is_gone) {
+            core.reply(own.arrival.tid, own.wait, reply.clone());
+        }
+    }
+
+    /// Handles a release that anybody may have sent.
+    ///
+    /// The master ends a chain before it changes the members, and so does this host. So if the release is of the chain
+    /// that this host knows, it releases exactly the members that this host knows, and all arrivals of this host that
+    /// were not answered before.
+    pub fn released(&mut self, core: &mut Core, release: &Release) -> Result<(), DatagramError> {
+        let one_way = core.settings.one_way.clone().ok_or(DatagramError::Unexpected)?;
+        let passage = &mut self.barrier.passage;
+        passage.known.as_mut().ok_or(DatagramError::Unexpected)?.accept(release, one_way.function)?;
+        passage.repeat_at = None;
+        let mut before = Tid::NONE;
+        for (key, own) in std::mem::take(&mut passage.own) {
+            if std::mem::replace(&mut before, key.0) == key.0 {
+                // Another thread of the member has arrived at the next barrier.
+                passage.own.insert(key, own);
+            } else if !own.is_gone {
+                core.reply(key.0, own.wait, Ok(Reply::Released(release.clone())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers the members of this host that wait at the barrier of a group that has ended.
+    pub fn end_arrivals(&mut self, core: &mut Core) {
+        let own = std::mem::take(&mut self.barrier.passage.own);
+        for ((tid, _), own) in own.into_iter().filter(|(_, own)| !own.is_gone) {
+            core.reply(tid, own.wait, Err(Code::NoGroup));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_are_kept_until_those_who_came_before_have_arrived() {
+        let mut passage = Passage::default();
+        let arrival = |tid, turn| Arrival { tid: Tid(tid), turn, version: 0, count: -1, lan: false };
+        assert!(passage.add(arrival(1, 1)) && passage.add(arrival(2, 2)), "nobody was here before");
+        assert!(!passage.add(arrival(2, 3)));
+        assert!(passage.add(arrival(1, 4)));
+        assert!(!passage.add(arrival(1, 5)));
+        assert!(!passage.add(arrival(3, 6)));
+        assert!(passage.add(arrival(2, 7)));
+        assert!(!passage.add(arrival(1, 8)) && !passage.add(arrival(2, 9)) && passage.add(arrival(3, 10)));
+        passage.expected.clear();
+        assert!(!passage.add(arrival(3, 11)), "a new barrier");
+    }
+}
