@@ -18,8 +18,9 @@ pub use circuit_breaker::CircuitBreaker;
 /// What differs from user to user.
 #[derive(Debug)]
 pub struct Rules {
-    /// How often each arm is tried before the first decision, and one that may be the best.
+    /// The number of trials of each arm before the first decision.
     pub trials_min: u16,
+    /// The number of trials of one that may be the best.
     pub trials_max: u16,
     /// The part of the costs that may be lost by trying one other arm again, as a divisor.
     pub loss_divisor: f32,
@@ -54,9 +55,11 @@ struct Arm {
     trials: u16,
     /// Whether more than one trial has shown the cost.
     is_confirmed: bool,
-    /// The number of the last pull while another arm was the best, and the number of pulls in a row until then.
+    /// The number of the last pull while another arm was the best, the number of such pulls in a row until then, and about the
+    /// largest number of them in the last trials.
     last: u32,
-    length: u32,
+    run: u32,
+    trial_pulls: u32,
 }
 
 impl Arm {
@@ -67,7 +70,8 @@ impl Arm {
         trials: 0,
         is_confirmed: false,
         last: 0,
-        length: 0,
+        run: 0,
+        trial_pulls: 1,
     };
 
     fn begin_trial(&mut self) {
@@ -128,7 +132,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
         let mut similar = Explorer { best: self.best, ..Explorer::new(self.rules) };
         for (assumed, known) in similar.arms.iter_mut().zip(&self.arms) {
             if known.cost > self.arms[self.best].cost * CLOSE_RATIO {
-                *assumed = Arm { last: 0, length: 1, ..*known };
+                *assumed = Arm { last: 0, run: 0, ..*known };
             }
         }
         similar
@@ -227,8 +231,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
     /// Assumes the cost of an arm. It need not be tried before the first decision.
     pub fn assume(&mut self, arm: usize, cost: f32) {
         let arm = &mut self.arms[arm];
-        (arm.cost, arm.is_confirmed, arm.length) = (cost, true, arm.length.max(1));
-        arm.trials = arm.trials.max(self.rules.trials_max);
+        (arm.cost, arm.is_confirmed, arm.trials) = (cost, true, arm.trials.max(self.rules.trials_max));
         self.compare();
     }
 
@@ -236,7 +239,11 @@ impl<const ARMS: usize> Explorer<ARMS> {
         self.pulls = self.pulls.wrapping_add(1);
         if arm != self.best {
             let pulled = &mut self.arms[arm];
-            pulled.length = if pulled.last.wrapping_add(1) == self.pulls { pulled.length + 1 } else { 1 };
+            if pulled.run == 0 || pulled.last.wrapping_add(1) != self.pulls {
+                (pulled.run, pulled.trial_pulls) = (0, pulled.trial_pulls - pulled.trial_pulls / 8);
+            }
+            pulled.run = pulled.run.saturating_add(1);
+            pulled.trial_pulls = pulled.trial_pulls.max(pulled.run);
             pulled.last = self.pulls;
         }
     }
@@ -246,7 +253,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
         let best = self.cheapest(ARMS);
         if best != self.best {
             let left = &mut self.arms[self.best];
-            (left.last, left.length) = (self.pulls, 1);
+            (left.last, left.run) = (self.pulls, 0);
             self.best = best;
         }
         if let State::Exploit { left } = &mut self.state {
@@ -270,9 +277,9 @@ impl<const ARMS: usize> Explorer<ARMS> {
             return Some(best);
         }
         let is_open = |arm: &usize| {
-            let Arm { cost, trials, length, .. } = self.arms[*arm];
+            let Arm { cost, trials, trial_pulls, .. } = self.arms[*arm];
             let ratio = cost / self.arms[best].cost;
-            let may_be_best = ratio < CLOSE_RATIO || ratio > DOUBTED_RATIO && length > 1;
+            let may_be_best = ratio < CLOSE_RATIO || ratio > DOUBTED_RATIO && trial_pulls > 1;
             trials < self.rules.trials_min || trials < self.rules.trials_max && may_be_best
         };
         (0..arms).filter(is_open).min_by_key(|arm| self.arms[*arm].trials)
@@ -281,7 +288,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
     /// Returns how many pulls come before the arm is tried again. The more it costs, the more: each arm takes the same part
     /// of the costs.
     fn wait(&self, arm: usize) -> u32 {
-        let Arm { cost, last, length, is_confirmed, .. } = self.arms[arm];
+        let Arm { cost, last, trial_pulls, is_confirmed, .. } = self.arms[arm];
         if arm == self.best {
             return u32::MAX;
         }
@@ -289,6 +296,6 @@ impl<const ARMS: usize> Explorer<ARMS> {
         let pause = if ratio.is_nan() { PAUSE_MAX } else { ((ratio - 1.0) * self.rules.loss_divisor) as u32 };
         let pause_max = if !is_confirmed && ratio < DOUBTED_RATIO { UNCONFIRMED_PAUSE_MAX } else { PAUSE_MAX };
         let pause = pause.min(pause_max).max(self.rules.pause_min);
-        pause.saturating_mul(length).saturating_sub(self.pulls.wrapping_sub(last))
+        pause.saturating_mul(trial_pulls).saturating_sub(self.pulls.wrapping_sub(last))
     }
 }
