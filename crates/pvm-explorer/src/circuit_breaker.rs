@@ -12,10 +12,16 @@ pub struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
+    /// Returns whether few tries have failed in a row.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.failures < FAILURES_MAX
+    }
+
     /// Returns whether to try. If so, [`CircuitBreaker::note`] says how it ended, unless it was never begun.
     #[inline]
     pub fn allows(&mut self) -> bool {
-        let is_allowed = self.failures < FAILURES_MAX || self.failures % ONE_IN == 0;
+        let is_allowed = self.is_closed() || self.failures % ONE_IN == 0;
         self.failures = self.failures.wrapping_add(u32::from(!is_allowed));
         is_allowed
     }

@@ -14,6 +14,7 @@ use crate::way_policy::{BYTES_MIN, Way};
 use crate::ways::{self, Ways};
 use crate::{copy, extents, file, mapping, pipelined};
 use pvm_descriptor::OwnDescriptor;
+use pvm_explorer::CircuitBreaker;
 use rustix::fs::{Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, ProtFlags};
@@ -400,10 +401,8 @@ pub struct Pair {
     ways: Option<Box<Ways>>,
     /// The copies of bodies that go through the heap.
     pub copies_in: CopiesIn,
-    /// The number of streams in a row that the receiver did not begin to read in time, at most [`UNREAD_MAX`], and the
-    /// number of bodies since then that were not streamed.
-    unread: u32,
-    unstreamed: u32,
+    /// Whether the receiver began to read earlier streams in time. If it did not, bodies go through the heap at once.
+    streams: CircuitBreaker,
     /// How often a long message went to the peer after a long message from the peer, without a cell.
     turns: u32,
     ours_was_last: bool,
@@ -417,10 +416,6 @@ const TURNS_MIN: u32 = 8;
 /// The number of turns with longer bodies after which a pair that has memory gets longer cells. It is known that such tasks
 /// answer each other; a single long body is not worth it.
 const LONGER_TURNS_MIN: u32 = 2;
-/// The number of streams in a row that the receiver does not begin to read in time after which bodies go through the heap
-/// at once, and the number of such bodies before the next stream.
-const UNREAD_MAX: u32 = 4;
-const UNSTREAMED_MAX: u32 = 32;
 
 impl Pair {
     /// Notes a long message from the peer.
@@ -456,12 +451,7 @@ impl Pair {
 
     /// Returns a cell for a stream, and the memory in which it lies.
     pub fn take_for_stream(&mut self) -> Option<(Rc<PairMemory>, u32)> {
-        if self.unread >= UNREAD_MAX && self.unstreamed < UNSTREAMED_MAX {
-            self.unstreamed += 1;
-            return None;
-        }
-        self.unstreamed = 0;
-        self.take(CELL_BYTES_MAX)
+        if self.streams.allows() { self.take(CELL_BYTES_MAX) } else { None }
     }
 
     /// Returns how to copy a body of `bytes` bytes in that memory: for the sender, and as a word for the receiver.
@@ -495,7 +485,7 @@ impl Pair {
 
     /// Notes whether the receiver of a stream has begun to read it in time.
     pub fn note_stream(&mut self, read: bool) {
-        self.unread = if read { 0 } else { (self.unread + 1).min(UNREAD_MAX) };
+        self.streams.note(read);
     }
 
     /// Returns the memory of a generation, in which a message has arrived. Once one has arrived in the current memory, none

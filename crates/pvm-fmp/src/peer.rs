@@ -13,6 +13,7 @@ use crate::segment_layout::{PEERS_MAX, PeerRecord};
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::{Immediate, Meta, NoMemory};
 use pvm_descriptor::OwnDescriptor;
+use pvm_explorer::CircuitBreaker;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -544,12 +545,18 @@ pub(crate) struct RendezvousState {
     /// Set when no further rendezvous may be opened with the peer: it has asked for a body in the heap, or a rendezvous
     /// with it was withdrawn.
     pub refused: bool,
-    /// How many more times this task, as a sender, may wait in vain for the peer to begin its receive.
-    pub linger: u32,
+    /// Whether the peer began its receive when this task, as a sender, has waited for that.
+    pub linger: CircuitBreaker,
 }
 
 impl Default for RendezvousState {
     fn default() -> RendezvousState {
-        RendezvousState { number: 0, eager_token: None, process: None, refused: false, linger: 4 }
+        RendezvousState {
+            number: 0,
+            eager_token: None,
+            process: None,
+            refused: false,
+            linger: CircuitBreaker::default(),
+        }
     }
 }

@@ -32,18 +32,18 @@ impl Endpoint {
         if waits() {
             return true;
         }
-        if crowded || peer.rendezvous.linger == 0 {
+        if crowded || !peer.rendezvous.linger.is_closed() {
             return false;
         }
         let start = Instant::now();
         while start.elapsed() < LINGER {
             if waits() {
-                peer.rendezvous.linger = 4;
+                peer.rendezvous.linger.note(true);
                 return true;
             }
             std::hint::spin_loop();
         }
-        peer.rendezvous.linger -= 1;
+        peer.rendezvous.linger.note(false);
         false
     }
 
@@ -84,7 +84,7 @@ impl Endpoint {
                 .map_or(ReceiverAnswer::None, |record| rendezvous::receiver_answer(&record.taken, number));
             match answer {
                 ReceiverAnswer::Taken => {
-                    peer.rendezvous.linger = 4;
+                    peer.rendezvous.linger.note(true);
                     ways::note_rendezvous();
                     return Ok(Sent::Done);
                 }

@@ -15,17 +15,6 @@ const PATIENT_BYTES_MIN: usize = 8 << 20;
 const BYTES_A_NANOSECOND: u64 = 4;
 /// A sender looks for the acknowledgement without a pause for this time.
 const SPIN_TIME: Duration = Duration::from_micros(200);
-/// After this number of bodies in a row that were awaited in vain, only one in `IN_VAIN_PAUSE` is awaited.
-const IN_VAIN_MAX: u32 = 4;
-const IN_VAIN_PAUSE: u32 = 32;
-
-/// What a side knows of earlier waits.
-#[derive(Default)]
-pub(super) struct Awaits {
-    /// How many bodies in a row, of those shorter than `PATIENT_BYTES_MIN`, were awaited in vain, or not awaited because of
-    /// that.
-    in_vain: u32,
-}
 
 /// How a wait has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,28 +27,11 @@ enum End {
     Impossible,
 }
 
-impl Awaits {
-    /// Returns whether the peer may acknowledge the next body soon, as far as earlier ones show.
-    fn are_promising(&mut self) -> bool {
-        let are_promising = self.in_vain < IN_VAIN_MAX || self.in_vain % IN_VAIN_PAUSE == 0;
-        self.in_vain += u32::from(!are_promising);
-        are_promising
-    }
-
-    fn end(&mut self, end: End) {
-        match end {
-            End::Acknowledged => self.in_vain = 0,
-            End::InVain => self.in_vain = self.in_vain.wrapping_add(1).max(1),
-            End::Impossible => {}
-        }
-    }
-}
-
 impl DirectLinks {
     /// Returns whether the sender of a message that was written to a link waits for the peer before it copies the body.
     pub(super) fn should_await(&mut self, at: usize, body: Body<'_>) -> bool {
         let Body::Bytes(bytes) = body else { return false };
-        bytes.len() >= PATIENT_BYTES_MIN || (bytes.len() >= AWAITED_BYTES_MIN && self.links[at].awaits.are_promising())
+        bytes.len() >= PATIENT_BYTES_MIN || (bytes.len() >= AWAITED_BYTES_MIN && self.links[at].awaits.allows())
     }
 
     /// Waits until the peer has acknowledged the last message, whose body has not been copied. Copies it if that takes too
@@ -70,8 +42,8 @@ impl DirectLinks {
         let end = self.wait_for_count(to, count, body.len());
         // If the link is gone, its peer has exited.
         let Some(link) = self.find(to) else { return };
-        if body.len() < PATIENT_BYTES_MIN {
-            link.awaits.end(end);
+        if body.len() < PATIENT_BYTES_MIN && end != End::Impossible {
+            link.awaits.note(end == End::Acknowledged);
         }
         if let Some(message) = link.queue.last().filter(|_| end != End::Acknowledged) {
             message.body.fill(body);
@@ -193,22 +165,5 @@ mod tests {
         let mut links = sent_to(false);
         let message = links.links[0].queue.last().expect("it is not acknowledged");
         assert!(matches!(&message.body, QueuedBody::Bytes(copy) if *copy == [7; AWAITED_BYTES_MIN]));
-    }
-
-    #[test]
-    fn what_is_awaited_in_vain_again_and_again_is_seldom_awaited() {
-        let mut awaits = Awaits::default();
-        let mut awaited = |end: End| {
-            let are_promising = awaits.are_promising();
-            if are_promising {
-                awaits.end(end);
-            }
-            are_promising
-        };
-        assert!((0..100).all(|_| awaited(End::Impossible)), "costs no time");
-        let number = |awaited: &mut dyn FnMut() -> bool| (0..10 * IN_VAIN_PAUSE).filter(|_| awaited()).count();
-        assert_eq!(number(&mut || awaited(End::InVain)), IN_VAIN_MAX as usize + 9);
-        while !awaited(End::Acknowledged) {}
-        assert!((0..100).all(|_| awaited(End::Acknowledged)));
     }
 }

@@ -9,7 +9,7 @@
 //! sends an acknowledgement without a message from time to time. Unacknowledged messages stay in the send queue, see
 //! `fallback`.
 use super::Body;
-use super::awaiting::{AWAITED_BYTES_MIN, Awaits};
+use super::awaiting::AWAITED_BYTES_MIN;
 use super::frames::{FRAME_BYTES_MAX, Frame};
 use super::incoming::{Incoming, LinkMessage};
 use super::outgoing::Outgoing;
@@ -20,6 +20,7 @@ use pvm_core::codes::Code;
 use pvm_core::flows::pacing::SendLimit;
 use pvm_core::proto::{Direct, LinkCause};
 use pvm_core::tid::Tid;
+use pvm_explorer::CircuitBreaker;
 use pvm_fmp::Meta;
 use pvm_net::{Carried, Identity, KeyPair, Link, LinkError};
 use rustix::event::PollFlags;
@@ -79,7 +80,8 @@ pub(crate) struct DirectLink {
     polled_at: (usize, usize),
     /// Whether the peer does not read at the moment.
     blocked: bool,
-    pub(super) awaits: Awaits,
+    /// Whether the peer acknowledged bodies when this side has waited for that before a copy.
+    pub(super) awaits: CircuitBreaker,
     stall: Stall,
     /// Whether a write to the connection has failed: then no more can be written.
     write_failed: bool,
@@ -134,7 +136,7 @@ impl DirectLink {
             queue: SendQueue::default(),
             polled_at: (0, 0),
             blocked: false,
-            awaits: Awaits::default(),
+            awaits: CircuitBreaker::default(),
             stall: Stall::default(),
             write_failed: false,
             has_more: false,

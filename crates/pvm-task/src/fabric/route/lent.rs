@@ -23,9 +23,6 @@ pub(super) const LENT_BYTES_MIN: usize = 256 << 10;
 const FRAMES_BYTES_MIN: usize = 16 << 10;
 /// A sender waits at most this long for what a receive tells; a shorter message for less.
 const AWAIT_TIME_MAX: Duration = Duration::from_micros(50);
-/// After this number of messages in a row for which no receive waited, a sender does so for one in `UNWANTED_PAUSE` only.
-const UNWANTED_MAX: u32 = 4;
-const UNWANTED_PAUSE: u32 = 32;
 
 /// How a message is sent from the program's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,12 +60,14 @@ impl FabricRoute {
         let (at, State::Open(fabric)) = (self.position(to).ok()?, &self.state) else { return None };
         let link = &mut self.links[at];
         if fabric.wanted_by_peer(name).is_some_and(|words| is_wanted(words, meta, bytes)) {
-            link.unwanted = 0;
+            link.lends.note(true);
             return Some((Way::Wanted, fabric.source_lender()));
         }
-        let is_hopeless = link.unwanted >= UNWANTED_MAX && link.unwanted % UNWANTED_PAUSE != 0;
-        if is_hopeless || !fabric.is_all_sent(name) {
-            link.unwanted = link.unwanted.wrapping_add(1).max(1);
+        if !link.lends.allows() {
+            return None;
+        }
+        if !fabric.is_all_sent(name) {
+            link.lends.note(false);
             return None;
         }
         Some((way, fabric.source_lender()))
@@ -93,8 +92,7 @@ impl FabricRoute {
             Way::Sealed => self.wait_while_moving(to, count, bytes),
         };
         if let Ok(at) = self.position(to) {
-            let link = &mut self.links[at];
-            link.unwanted = if is_taken { 0 } else { link.unwanted.wrapping_add(1).max(1) };
+            self.links[at].lends.note(is_taken);
         }
     }
 

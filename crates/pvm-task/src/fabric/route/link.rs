@@ -7,6 +7,7 @@ use crate::direct::send_queue::{BufferPool, SendQueue};
 use pvm_core::channel::Lane;
 use pvm_core::proto::LinkCause;
 use pvm_core::tid::Tid;
+use pvm_explorer::CircuitBreaker;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -42,8 +43,8 @@ pub(crate) struct FabricLink {
     pub queue: SendQueue,
     /// What this side has told last that it waits for, and how many messages had arrived then.
     pub told_wanted: Option<(u32, [u8; WANTED_BYTES])>,
-    /// For how many long messages in a row no receive has waited.
-    pub unwanted: u32,
+    /// Whether receives have waited for long messages.
+    pub lends: CircuitBreaker,
     /// Whether the peer takes nothing at the moment.
     pub is_blocked: bool,
     /// Whether the fabric has no such link any more.
@@ -67,7 +68,7 @@ impl FabricLink {
             held: Rc::default(),
             queue: SendQueue::with_pool(BufferPool::new(COPIES_BYTES_MAX)),
             told_wanted: None,
-            unwanted: 0,
+            lends: CircuitBreaker::default(),
             is_blocked: false,
             is_gone: false,
             unheard: 0,
