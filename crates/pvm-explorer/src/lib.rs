@@ -30,9 +30,9 @@ pub struct Rules {
 
 /// The usual value of [`Rules::loss_divisor`]: a third of a percent.
 pub const LOSS_DIVISOR: f32 = 300.0;
-/// The largest number of pulls between two trials of an arm, for each pull of a trial.
-const PAUSE_MAX: u32 = 4096;
-/// The same while a single trial has shown the cost: an interruption may have made it high.
+/// The largest number of pulls between two trials of an arm.
+const PAUSE_MAX: u32 = 7000;
+/// The same for each pull of a trial, while a single trial has shown the cost: an interruption may have made it high.
 const UNCONFIRMED_PAUSE_MAX: u32 = 256;
 /// An arm that costs less than this multiple of the best one may be the best: an interruption may hide it.
 pub const CLOSE_RATIO: f32 = 2.0;
@@ -55,11 +55,13 @@ struct Arm {
     trials: u16,
     /// Whether more than one trial has shown the cost.
     is_confirmed: bool,
-    /// The number of the last pull while another arm was the best, the number of such pulls in a row until then, and about the
+    /// Whether it should be tried at once: a much higher cost was believed, and no pull since then has confirmed it.
+    is_due: bool,
+    /// The number of the last pull, the number of pulls in a row until then while another arm was the best, and about the
     /// largest number of them in the last trials.
     last: u32,
-    run: u32,
-    trial_pulls: u32,
+    run: u16,
+    trial_pulls: u16,
 }
 
 impl Arm {
@@ -69,13 +71,16 @@ impl Arm {
         slow_cost: f32::INFINITY,
         trials: 0,
         is_confirmed: false,
+        is_due: false,
         last: 0,
         run: 0,
         trial_pulls: 1,
     };
 
-    fn begin_trial(&mut self) {
-        self.is_confirmed = self.trials > 0;
+    fn begin_trial(&mut self, run: u16) {
+        (self.is_confirmed, self.is_due) = (self.trials > 0, false);
+        // A trial that ends early counts as a whole one, since the pull after it costs more, too.
+        self.trial_pulls = self.trial_pulls.max(run);
         self.trials = self.trials.saturating_add(1);
     }
 
@@ -90,9 +95,10 @@ impl Arm {
             if self.slow_pulls < SLOW_PULLS {
                 return;
             }
-            (self.cost, self.is_confirmed) = (self.slow_cost, false);
+            (self.cost, self.is_confirmed, self.is_due) = (self.slow_cost, false, true);
         } else {
             self.cost = if cost < self.cost { cost } else { self.cost + (cost - self.cost) / 8.0 };
+            self.is_due = false;
         }
         (self.slow_pulls, self.slow_cost) = (0, f32::INFINITY);
     }
@@ -104,7 +110,7 @@ enum State {
     /// At least the next `left` pulls are of the best arm.
     Exploit { left: u32 },
     /// The next `left` pulls are of this arm.
-    Trial { arm: usize, left: u32 },
+    Trial { arm: usize, left: u16 },
 }
 
 /// Chooses among `ARMS` arms.
@@ -168,7 +174,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
     /// since what was pulled before still has its effect. Of the pulls of the best arm, one in `one_in` is measured, which is
     /// a power of two.
     #[inline]
-    pub fn choose(&mut self, arms: usize, run: u32, one_in: u32) -> (usize, bool) {
+    pub fn choose(&mut self, arms: usize, run: u16, one_in: u32) -> (usize, bool) {
         match &mut self.state {
             State::Exploit { left } if *left > 0 => {
                 *left -= 1;
@@ -181,16 +187,17 @@ impl<const ARMS: usize> Explorer<ARMS> {
     #[inline]
     fn exploit(&mut self, one_in: u32) -> (usize, bool) {
         self.pulls = self.pulls.wrapping_add(1);
+        self.arms[self.best].last = self.pulls;
         (self.best, self.pulls & (one_in - 1) == 0)
     }
 
     #[inline(never)]
-    fn explore(&mut self, arms: usize, run: u32, one_in: u32) -> (usize, bool) {
+    fn explore(&mut self, arms: usize, run: u16, one_in: u32) -> (usize, bool) {
         let (arm, left) = match self.state {
             State::Trial { arm, left } if left > 0 && !(left + 1 < run && self.is_clearly_worse(arm)) => (arm, left),
             _ => match self.due(arms) {
                 Some(arm) => {
-                    self.arms[arm].begin_trial();
+                    self.arms[arm].begin_trial(run);
                     (arm, run)
                 }
                 None => {
@@ -223,7 +230,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
 
     /// Notes a pull of an arm, and its cost. Pulls that were under way when another arm was wished for belong to the trial.
     pub fn observe(&mut self, arm: usize, cost: f32) {
-        self.arms[arm].begin_trial();
+        self.arms[arm].begin_trial(1);
         self.pull(arm);
         self.record(arm, cost);
     }
@@ -236,26 +243,24 @@ impl<const ARMS: usize> Explorer<ARMS> {
     }
 
     fn pull(&mut self, arm: usize) {
-        self.pulls = self.pulls.wrapping_add(1);
-        if arm != self.best {
-            let pulled = &mut self.arms[arm];
-            if pulled.run == 0 || pulled.last.wrapping_add(1) != self.pulls {
-                (pulled.run, pulled.trial_pulls) = (0, pulled.trial_pulls - pulled.trial_pulls / 8);
+        let (is_best, pulled) = (arm == self.best, &mut self.arms[arm]);
+        if is_best || pulled.last != self.pulls {
+            pulled.run = 0;
+        }
+        if !is_best {
+            if pulled.run == 0 {
+                pulled.trial_pulls -= pulled.trial_pulls / 8;
             }
             pulled.run = pulled.run.saturating_add(1);
             pulled.trial_pulls = pulled.trial_pulls.max(pulled.run);
-            pulled.last = self.pulls;
         }
+        self.pulls = self.pulls.wrapping_add(1);
+        pulled.last = self.pulls;
     }
 
     /// Finds the best arm after a cost has changed.
     fn compare(&mut self) {
-        let best = self.cheapest(ARMS);
-        if best != self.best {
-            let left = &mut self.arms[self.best];
-            (left.last, left.run) = (self.pulls, 0);
-            self.best = best;
-        }
+        self.best = self.cheapest(ARMS);
         if let State::Exploit { left } = &mut self.state {
             *left = 0;
         }
@@ -276,13 +281,15 @@ impl<const ARMS: usize> Explorer<ARMS> {
         if self.arms[best].trials == 0 {
             return Some(best);
         }
-        let is_open = |arm: &usize| {
-            let Arm { cost, trials, trial_pulls, .. } = self.arms[*arm];
+        let open = |arm| {
+            let Arm { cost, trials, trial_pulls, is_confirmed, is_due, .. } = self.arms[arm];
             let ratio = cost / self.arms[best].cost;
-            let may_be_best = ratio < CLOSE_RATIO || ratio > DOUBTED_RATIO && trial_pulls > 1;
-            trials < self.rules.trials_min || trials < self.rules.trials_max && may_be_best
+            let is_doubted = !is_confirmed && ratio > DOUBTED_RATIO && trial_pulls > 1;
+            let count = if is_due { 0 } else { trials.saturating_sub(is_doubted.into()) };
+            let trials_min = if ratio < CLOSE_RATIO { self.rules.trials_max } else { self.rules.trials_min };
+            (count < trials_min).then_some((count, arm))
         };
-        (0..arms).filter(is_open).min_by_key(|arm| self.arms[*arm].trials)
+        (0..arms).filter_map(open).min().map(|(_, arm)| arm)
     }
 
     /// Returns how many pulls come before the arm is tried again. The more it costs, the more: each arm takes the same part
@@ -294,8 +301,8 @@ impl<const ARMS: usize> Explorer<ARMS> {
         }
         let ratio = cost / self.arms[self.best].cost;
         let pause = if ratio.is_nan() { PAUSE_MAX } else { ((ratio - 1.0) * self.rules.loss_divisor) as u32 };
-        let pause_max = if !is_confirmed && ratio < DOUBTED_RATIO { UNCONFIRMED_PAUSE_MAX } else { PAUSE_MAX };
-        let pause = pause.min(pause_max).max(self.rules.pause_min);
-        pause.saturating_mul(trial_pulls).saturating_sub(self.pulls.wrapping_sub(last))
+        let is_uncertain = !is_confirmed && ratio < DOUBTED_RATIO;
+        let pause = if is_uncertain { pause.min(UNCONFIRMED_PAUSE_MAX) } else { pause }.max(self.rules.pause_min);
+        pause.saturating_mul(trial_pulls.into()).min(PAUSE_MAX).saturating_sub(self.pulls.wrapping_sub(last))
     }
 }

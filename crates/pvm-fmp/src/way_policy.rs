@@ -123,7 +123,7 @@ impl WayPolicy {
         if self.classes[class].is_new() {
             self.assume(class, ways);
         }
-        let run = (TRIAL_BYTES >> bytes.ilog2()).clamp(1, RUN_MAX) as u32;
+        let run = (TRIAL_BYTES >> bytes.ilog2()).clamp(1, RUN_MAX) as u16;
         let one_in = (MEASURED_BYTES >> bytes.ilog2()).max(1) as u32;
         let (way, is_measured) = self.classes[class].choose(ways, run, one_in);
         (Way::from_number(way), is_measured)
