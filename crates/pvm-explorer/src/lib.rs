@@ -208,7 +208,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
             },
         };
         self.state = State::Trial { arm, left: left - 1 };
-        self.pull(arm);
+        self.pull(arms, arm);
         (arm, left < run || run == 1)
     }
 
@@ -228,10 +228,11 @@ impl<const ARMS: usize> Explorer<ARMS> {
         self.compare();
     }
 
-    /// Notes a pull of an arm, and its cost. Pulls that were under way when another arm was wished for belong to the trial.
-    pub fn observe(&mut self, arm: usize, cost: f32) {
+    /// Notes a pull of one of the first `arms` arms, and its cost. Pulls that were under way when another arm was wished for
+    /// belong to the trial.
+    pub fn observe(&mut self, arms: usize, arm: usize, cost: f32) {
         self.arms[arm].begin_trial(1);
-        self.pull(arm);
+        self.pull(arms, arm);
         self.record(arm, cost);
     }
 
@@ -242,8 +243,8 @@ impl<const ARMS: usize> Explorer<ARMS> {
         self.compare();
     }
 
-    fn pull(&mut self, arm: usize) {
-        let (is_best, pulled) = (arm == self.best, &mut self.arms[arm]);
+    fn pull(&mut self, arms: usize, arm: usize) {
+        let (is_best, pulled) = (arm == self.best(arms), &mut self.arms[arm]);
         if is_best || pulled.last != self.pulls {
             pulled.run = 0;
         }

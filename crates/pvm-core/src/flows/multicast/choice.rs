@@ -172,7 +172,7 @@ impl Choice {
             let record = self.records.entry(open.class).or_insert(Record::new(&RULES));
             let before = record.cost(open.way);
             let cost = (now.saturating_sub(open.since).as_secs_f32() * 1e6).max(1.0) / open.scale;
-            record.observe(open.way, cost);
+            record.observe(open.ways, open.way, cost);
             if open.was_given_up && record.best(WAYS.len()) != open.way {
                 // How long it would have taken is not known: twice as long as was assumed, if it is given up again.
                 record.assume(open.way, if before.is_finite() { cost.max(2.0 * before) } else { cost });
