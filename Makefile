@@ -14,7 +14,8 @@ all: build
 help:
 	@echo 'make                      build: what is to be installed lies in target/dist then'
 	@echo 'make demo                 the main job on this host: a farm of tasks, and how fast messages are'
-	@echo 'make test                 every test'
+	@echo 'make test                 the tests that find most mistakes'
+	@echo 'make test-all             every test'
 	@echo 'make bench                the speed beside PVM 3.4.6 and several MPIs'
 	@echo 'make papers               the experiments of the papers, as a report in target/papers'
 	@echo 'make install PREFIX=DIR   install to DIR ($(PREFIX)); DESTDIR and LIBDIR (lib) are honoured'
@@ -36,10 +37,14 @@ demo:
 	@$(CARGO) xtask demo
 
 # Whoever runs every test once needs nothing of what would make a second compilation faster: a fifth of the disk space.
-test: export CARGO_INCREMENTAL = 0
+test test-all: export CARGO_INCREMENTAL = 0
 test:
 	@$(CARGO) xtask setup test
 	@$(CARGO) xtask test
+
+test-all:
+	@$(CARGO) xtask setup test
+	@$(CARGO) xtask test --all
 
 bench:
 	@$(CARGO) xtask setup bench
@@ -72,4 +77,4 @@ clean:
 	@$(CARGO) clean
 	@rm -rf target
 
-.PHONY: all help build demo test bench papers install uninstall python install-python dist wheel clean
+.PHONY: all help build demo test test-all bench papers install uninstall python install-python dist wheel clean

@@ -1,4 +1,4 @@
-//! `cargo xtask compile-ahead`: compiles what the last parts of `cargo xtask test` need: these have compilers or flags of their
+//! `cargo xtask compile-ahead`: compiles what the last parts of `cargo xtask test --all` need: these have compilers or flags of their
 //! own. The test runs this beside the parts that wait most of the time, on processors that are idle otherwise.
 use crate::{clippy, sanitize, test};
 use anyhow::{Context, Result};
@@ -12,7 +12,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
         std::thread::spawn(end_with_input);
     }
     let steps: [fn() -> Result<()>; 3] = [test::compile_loom, sanitize::compile_short, clippy::compile];
-    for step in steps {
+    let all = arguments.iter().any(|argument| argument == test::ALL);
+    for step in &steps[if all { 0 } else { 2 }..] {
         // Errors are found again in the foreground.
         let _ = step();
     }
@@ -31,13 +32,14 @@ fn end_with_input() {
 pub struct Background(Child);
 
 impl Background {
-    /// Starts the command. It gets only the time of processors that nothing else wants, so it delays no test.
-    pub fn start() -> Result<Background> {
+    /// Starts the command; `all`: for every part. It gets only the time of processors that nothing else wants, so it delays no test.
+    pub fn start(all: bool) -> Result<Background> {
         let mut command = Command::new("chrt");
         command
             .args(["--idle", "0"])
             .arg(std::env::current_exe()?)
             .args(["compile-ahead", WHILE_OPEN])
+            .args(all.then_some(test::ALL))
             .process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Background(command.spawn().context("cannot start chrt")?))

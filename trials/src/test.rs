@@ -1,4 +1,4 @@
-//! `cargo xtask test`: runs every test. The last line is `N passed, N failed, N skipped`.
+//! `cargo xtask test`: runs the tests. The last line is `N passed, N failed, N skipped`.
 use crate::common::{cargo, output};
 use crate::compile_ahead::Background;
 use crate::counts::Counts;
@@ -12,6 +12,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use xtask::commands::program_of;
+
+/// Runs every part.
+pub const ALL: &str = "--all";
 
 /// How long the torture runs, in seconds; `cargo xtask torture` runs longer.
 const TORTURE_SECONDS: &str = "14";
@@ -28,35 +31,44 @@ const HOSTILE_HOSTS: [&str; 9] =
 const TORTURE_FABRIC: [&str; 9] =
     ["--fabric", "tcp", "--seconds", "2", "--round", "1", "--tasks", "6", build::AS_IT_IS];
 
-type Part = (&'static str, fn() -> Result<Counts>);
+/// The run to which a part belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Run {
+    /// `test`: what finds most mistakes, in minutes.
+    Usual,
+    /// `test --all`: what takes long, or needs further compilers.
+    All,
+}
+
+type Part = (&'static str, Run, fn() -> Result<Counts>);
 
 /// The parts of the test, the cheap ones first.
 const PARTS: &[Part] = &[
-    ("unit tests", unit_tests),
-    ("simulator", || sim::counted(&[])),
-    ("binary interface", || abi::counted(&[])),
-    ("instruction counts", || measurement(&["instructions", build::AS_IT_IS])),
-    ("manual", || man::counted(&[])),
-    ("old makefiles", || old_makefiles::counted(&[])),
-    ("packages", || packages::counted_short(&[])),
-    ("python", || python::counted(&[build::AS_IT_IS.into()])),
-    ("guide", || guide::counted(&[])),
-    ("second user", || second_user::counted(&[])),
-    ("conformance", || conform::counted(&[])),
-    ("several hosts", several_hosts),
-    ("slurm", || slurm::counted(&["--short".into(), build::AS_IT_IS.into()])),
-    ("emulated Ethernet", || ether::counted(&["--short".into()])),
-    ("fabric", || measurement(&["fabric", "--short"])),
-    ("papers", || measurement(&["papers", "--short", build::AS_IT_IS])),
-    ("unlike hosts", || unlike::counted(&["--short".into()])),
-    ("torture", || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),
-    ("torture over a fabric", || torture::counted(&TORTURE_FABRIC.map(String::from))),
-    ("hostile neighbours", || torture::counted(&HOSTILE.map(String::from))),
-    ("hostile hosts", || torture::counted(&HOSTILE_HOSTS.map(String::from))),
-    ("demo", || demo::counted(&[])),
-    ("orders of memory accesses", loom),
-    ("sanitizers", sanitize::counted_short),
-    ("house rules", || lint::counted(&[])),
+    ("unit tests", Run::Usual, unit_tests),
+    ("simulator", Run::Usual, || sim::counted(&[])),
+    ("binary interface", Run::Usual, || abi::counted(&[])),
+    ("instruction counts", Run::Usual, || measurement(&["instructions", build::AS_IT_IS])),
+    ("manual", Run::Usual, || man::counted(&[])),
+    ("old makefiles", Run::Usual, || old_makefiles::counted(&[])),
+    ("packages", Run::Usual, || packages::counted_short(&[])),
+    ("python", Run::Usual, || python::counted(&[build::AS_IT_IS.into()])),
+    ("guide", Run::Usual, || guide::counted(&[])),
+    ("second user", Run::Usual, || second_user::counted(&[])),
+    ("conformance", Run::Usual, || conform::counted(&[])),
+    ("several hosts", Run::Usual, several_hosts),
+    ("slurm", Run::All, || slurm::counted(&["--short".into(), build::AS_IT_IS.into()])),
+    ("emulated Ethernet", Run::All, || ether::counted(&["--short".into()])),
+    ("fabric", Run::Usual, || measurement(&["fabric", "--short"])),
+    ("papers", Run::All, || measurement(&["papers", "--short", build::AS_IT_IS])),
+    ("unlike hosts", Run::All, || unlike::counted(&["--short".into()])),
+    ("torture", Run::All, || torture::counted(&["--seconds".into(), TORTURE_SECONDS.into()])),
+    ("torture over a fabric", Run::All, || torture::counted(&TORTURE_FABRIC.map(String::from))),
+    ("hostile neighbours", Run::All, || torture::counted(&HOSTILE.map(String::from))),
+    ("hostile hosts", Run::All, || torture::counted(&HOSTILE_HOSTS.map(String::from))),
+    ("demo", Run::Usual, || demo::counted(&[])),
+    ("orders of memory accesses", Run::All, loom),
+    ("sanitizers", Run::All, sanitize::counted_short),
+    ("house rules", Run::Usual, || lint::counted(&[])),
 ];
 
 /// The first of the parts that use little of the processors' time.
@@ -64,9 +76,18 @@ const FIRST_THAT_WAITS: &str = "conformance";
 /// The last part.
 const LAST: &str = "house rules";
 
-/// Runs the command: `test [WORD]...` runs only the parts whose names contain one of the words.
+/// Runs the command: `test [--all] [WORD]...` runs the usual parts, all parts, or those whose names contain one of the words.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let chosen = |part: &&Part| arguments.is_empty() || arguments.iter().any(|word| part.0.contains(&**word));
+    let (flags, words): (Vec<&String>, Vec<&String>) = arguments.iter().partition(|word| word.starts_with("--"));
+    let all = match flags.as_slice() {
+        [] => false,
+        [flag] if *flag == ALL => true,
+        _ => bail!("the only option is {ALL}"),
+    };
+    let chosen = |part: &&Part| match words.as_slice() {
+        [] => all || part.1 == Run::Usual,
+        words => words.iter().any(|word| part.0.contains(&***word)),
+    };
     let parts: Vec<&Part> = PARTS.iter().filter(chosen).collect();
     if parts.is_empty() {
         bail!("the parts are: {}", PARTS.iter().map(|part| part.0).collect::<Vec<_>>().join(", "));
@@ -75,12 +96,12 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let record = failures::Record::begin().context("cannot write below target")?;
     let mut total = Counts::default();
     let mut ahead = None;
-    for (name, part) in parts {
+    for (name, _, part) in parts {
         let began = Instant::now();
         println!("== {name}");
-        if arguments.is_empty() && *name == FIRST_THAT_WAITS {
+        if words.is_empty() && *name == FIRST_THAT_WAITS {
             // Without it, everything only takes longer.
-            ahead = Background::start().ok();
+            ahead = Background::start(all).ok();
         }
         if *name == LAST {
             drop(ahead.take());
@@ -206,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_parts_at_which_something_begins_or_ends_are_there() {
-        let at = |part| PARTS.iter().position(|(name, _)| *name == part);
+        let at = |part| PARTS.iter().position(|(name, ..)| *name == part);
         assert!(at(FIRST_THAT_WAITS).is_some_and(|first| first < PARTS.len() - 1));
         assert_eq!(at(LAST), Some(PARTS.len() - 1));
     }

@@ -6,11 +6,13 @@
 //! * `node`, `edge`, `group_memory`: a daemon, its edge, and the shared memory of groups;
 //! * `network`, `links`, `data`, `starts`: connections and their contents, hosts that start and end;
 //! * `multicast`, `broadcast`: bodies that several hosts receive;
+//! * `channels`: two tasks of different hosts, and the lanes between them;
 //! * `program`, `library`, `behaviour`, `collect`: tasks;
 //! * `checks`: the invariants; `tried`: how often what they are about has occurred;
 //! * `trace`, [`report`]: the events of a run, and the report of a failure.
 #![forbid(unsafe_code)]
 
+mod channels;
 mod event;
 mod groups;
 mod ids;
@@ -30,18 +32,21 @@ pub use world::{Outcome, Violation};
 
 use scenario::Scenario;
 
-/// Runs a scenario with a seed. The same seed and scenario always have the same outcome. If the run panics, the outcome
+/// Runs a scenario with a seed, and a channel between two tasks with the same seed. The same seed and scenario always have the same outcome. If the run panics, the outcome
 /// reports the panic.
 pub fn run(seed: u64, scenario: &Scenario) -> Outcome {
     let world = || world::World::new(seed, scenario.clone(), false).run().0;
-    std::panic::catch_unwind(world).unwrap_or_else(|panic| {
+    let mut outcome = std::panic::catch_unwind(world).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let text = text.unwrap_or_default();
         let violation = Some(Violation { invariant: "panic", text, hosts: Vec::new() });
         let tried = Tried::default();
         Outcome { hash: 0, events: 0, end: 0, violation, tried, early_data_ends: 0, undecidable: 0 }
-    })
+    });
+    let violation = channels::run(seed, &mut outcome.tried);
+    outcome.violation = outcome.violation.or(violation);
+    outcome
 }
 
 #[cfg(test)]

@@ -98,7 +98,10 @@ pub fn describe(seed: u64, scenario: &Scenario, lines: usize) -> String {
         return format!("seed {seed}: a panic, see above\nthe scenario:\n{scenario}");
     };
     let mut text = String::new();
-    let Some(violation) = &outcome.violation else { return "all is well\n".into() };
+    let Some(violation) = &outcome.violation else {
+        let violation = crate::channels::run(seed, &mut Tried::default());
+        return violation.map_or("all is well\n".into(), |violation| format!("seed {seed}: {}\n", violation.text));
+    };
     let seconds = outcome.end as f64 / SECOND as f64;
     let _ = writeln!(text, "seed {seed}: {} at {seconds:.6} s: {}", violation.invariant, violation.text);
     let _ = writeln!(text, "the scenario:\n{scenario}\nwhat happened last at {:?}:", violation.hosts);

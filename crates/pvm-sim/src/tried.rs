@@ -54,6 +54,12 @@ tried! {
     gaps_given_up: "gaps of lost hosts",
     /// Hosts that were killed while they relayed a body.
     relays_killed: "killed relays",
+    /// Switches of a task to a lane.
+    lanes_used: "switches to lanes",
+    /// Fallbacks from lanes.
+    fallbacks: "fallbacks",
+    /// Messages that came on a lane and again by the default route.
+    repeats: "repeats",
     /// Fetches that began again at the sender's host.
     fetched_again: "bodies fetched from the sender's host instead",
 }

@@ -169,7 +169,7 @@ impl Member {
     fn on_peer_fallback(&mut self, peer: Tid, answered: bool, is_given_up: bool) -> bool {
         self.on_fabric_fallback(peer, answered, is_given_up)
             || self.direct.on_peer_fallback(peer, is_given_up)
-            // This side has no lane. If the peer needs an answer, it gets a fallback message.
+            // If the peer needs an answer, it gets a fallback message.
             || answered
             || (self.has_default_route() && self.send_fallback(peer, Fallback::ANSWER))
     }

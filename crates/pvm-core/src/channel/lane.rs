@@ -79,7 +79,7 @@ pub enum Step {
 pub enum LaneEnd {
     /// The peer has exited, and all its messages have come: the lane is removed.
     PeerGone,
-    /// The lane was never made: it is removed.
+    /// The lane was never made, and the peer knows that: it is removed.
     NeverMade,
     /// The lane has broken: this side falls back.
     FallsBack,
@@ -90,6 +90,8 @@ pub enum LaneEnd {
 pub struct Lane {
     outbound: Outbound,
     inbound: Inbound,
+    /// Whether this side has said hello, so that the peer may have switched to the lane.
+    said_hello: bool,
     /// How often the peer has switched to the lane, less how often it has left it: if 1, the peer sends its messages on
     /// the lane. A route switch may come before the leaving that the peer announced earlier on the lane, or before its hello.
     switches: i32,
@@ -99,7 +101,13 @@ pub struct Lane {
 
 impl Default for Lane {
     fn default() -> Lane {
-        Lane { outbound: Outbound::Opening, inbound: Inbound::Opening, switches: 0, received: Rc::default() }
+        Lane {
+            outbound: Outbound::Opening,
+            inbound: Inbound::Opening,
+            said_hello: false,
+            switches: 0,
+            received: Rc::default(),
+        }
     }
 }
 
@@ -243,6 +251,16 @@ impl Lane {
         }
     }
 
+    /// Notes that this side says hello. Returns whether it had not done so before.
+    pub fn say_hello(&mut self) -> bool {
+        !std::mem::replace(&mut self.said_hello, true)
+    }
+
+    /// Returns whether this side has said hello.
+    pub fn has_said_hello(&self) -> bool {
+        self.said_hello
+    }
+
     /// Returns whether the peer's hello has come. Before that, the peer can neither have sent nor read messages.
     #[inline]
     pub fn is_established(&self) -> bool {
@@ -281,9 +299,12 @@ impl Lane {
     }
 
     /// Handles the fallback message of the peer, which sends again by the default route what this side has not received.
-    pub fn handle_fallback(&mut self, is_given_up: bool) {
+    /// Returns whether this side's own announcement follows, which is the answer. If it was sent before the peer had its end of
+    /// the lane, the peer has answered it without one, and needs an answer itself.
+    pub fn handle_fallback(&mut self, is_given_up: bool) -> bool {
         self.fall_back(is_given_up.then_some(GivenUp::ByPeer));
         self.close_reading();
+        self.owes_announcement()
     }
 
     /// Handles the end of the lane, behind which nothing can be read. `is_clean`: whether the peer has closed it, and this side
@@ -294,11 +315,11 @@ impl Lane {
             return LaneEnd::FallsBack;
         }
         match self.is_established() {
-            false => LaneEnd::NeverMade,
+            false if !self.said_hello => LaneEnd::NeverMade,
             // A peer that has not switched to the lane, or has left it, may have lost it: then it lives, and its messages
             // take the default route.
             true if is_clean && self.peer_has_switched() => LaneEnd::PeerGone,
-            true => {
+            _ => {
                 self.handle_break();
                 LaneEnd::FallsBack
             }

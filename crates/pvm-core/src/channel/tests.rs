@@ -118,6 +118,9 @@ fn only_a_peer_that_has_switched_and_closed_the_lane_has_gone() {
     assert!(broken.falls_back());
     assert_eq!(switched().handle_end(true), LaneEnd::FallsBack, "the peer may live");
     assert_eq!(Lane::default().handle_end(true), LaneEnd::NeverMade);
+    let mut unheard = Lane::default();
+    assert!(unheard.say_hello() && !unheard.say_hello());
+    assert_eq!(unheard.handle_end(true), LaneEnd::FallsBack, "the peer may have switched");
     let mut leaves = Lane::default();
     leaves.give_up(GivenUp::Company);
     assert_eq!(leaves.handle_end(true), LaneEnd::FallsBack, "it has to be announced");

@@ -23,23 +23,25 @@ impl DirectLinks {
         }
     }
 
-    /// Handles the fallback message of a peer. Returns whether there is a link to it.
+    /// Handles the fallback message of a peer. Returns whether there is a link to it whose fallback is still to be announced.
     pub(crate) fn on_peer_fallback(&mut self, peer: Tid, is_given_up: bool) -> bool {
         self.arrived.retain(|arrived| arrived.peer != peer);
         let Ok(at) = self.position(peer) else { return false };
         let link = &mut self.links[at];
-        link.lane.handle_fallback(is_given_up);
+        let answers = link.lane.handle_fallback(is_given_up);
         link.read_ahead.clear();
         self.pacing.remove(peer);
         if self.draining == Some(peer) {
             self.draining = None;
         }
-        true
+        answers
     }
 
-    /// Lets the program learn that a link is used no more.
+    /// Lets the program learn that a link that it could use is used no more.
     pub(crate) fn denounce(&mut self, at: usize) {
-        self.events.push(RouteEvent::Ended(self.links[at].peer));
+        if self.links[at].lane.is_established() {
+            self.events.push(RouteEvent::Ended(self.links[at].peer));
+        }
     }
 
     /// Handles the end of the fallback from a link.

@@ -277,7 +277,7 @@ impl DirectLink {
         mut posted: Option<&mut PostedReceive<'_>>,
         outcome: &mut ReadOutcome,
     ) -> Result<(), LinkError> {
-        if !self.hello_sent {
+        if !self.lane.has_said_hello() {
             if !self.connection.handshake()? {
                 return Ok(());
             }
@@ -354,7 +354,7 @@ impl DirectLink {
                 self.lane.handle_hello();
                 outcome.usable = true;
                 self.limit.set(up_to);
-                if !self.hello_sent {
+                if !self.lane.has_said_hello() {
                     self.send_hello()?;
                 }
             }
@@ -377,7 +377,7 @@ impl DirectLink {
     /// Sends the hello. The called side waits for the hello of the calling side first: until then the peer's daemon may
     /// still read from the connection.
     fn send_hello(&mut self) -> Result<(), LinkError> {
-        self.hello_sent = true;
+        self.lane.say_hello();
         self.send_frame(Frame::Hello { up_to: self.granted })
     }
 

@@ -45,7 +45,6 @@ pub(crate) struct DirectLink {
     pub(super) connection: Link,
     /// Whether this side sends the first hello.
     pub(super) is_caller: bool,
-    pub(super) hello_sent: bool,
     /// Which messages go on the link, in both directions.
     pub lane: Lane,
     /// Whether the link cannot be made yet, since the calls so far had too little stack.
@@ -116,7 +115,6 @@ impl DirectLink {
             cause: direct.cause,
             connection,
             is_caller: direct.calls,
-            hello_sent: false,
             lane: Lane::default(),
             lacks_stack: false,
             bursts: Bursts::default(),
@@ -340,7 +338,7 @@ impl DirectLink {
     /// Sets how many bytes of long messages the peer may have sent in all, and tells it as soon as possible.
     pub fn grant(&mut self, up_to: u64) {
         // Before that, the hello tells it.
-        self.owes_grant = self.hello_sent;
+        self.owes_grant = self.lane.has_said_hello();
         self.granted = up_to;
         self.send_grant();
     }

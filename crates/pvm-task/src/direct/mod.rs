@@ -271,7 +271,7 @@ impl DirectLinks {
     fn poll_link_until(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>, until: Until) -> usize {
         let link = &mut self.links[at];
         let peer = link.peer;
-        link.lacks_stack = !link.hello_sent && !has_stack(LINK_STACK_BYTES);
+        link.lacks_stack = !link.lane.has_said_hello() && !has_stack(LINK_STACK_BYTES);
         if link.lacks_stack {
             self.update_interest(at);
             return 0;

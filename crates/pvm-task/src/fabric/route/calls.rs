@@ -242,7 +242,8 @@ impl Member {
         }
     }
 
-    /// Handles the fallback message of a peer. Returns false if there is no link to it on a fabric. `is_known`: whether this
+    /// Handles the fallback message of a peer. Returns whether there is a link to it on a fabric whose fallback is still to be
+    /// announced. `is_known`: whether this
     /// side has, or had, the link that the message is about. `is_given_up`: whether the fabric has not failed.
     pub(crate) fn on_fabric_fallback(&mut self, peer: Tid, is_known: bool, is_given_up: bool) -> bool {
         let Ok(at) = self.fabric.position(peer) else {
@@ -253,11 +254,11 @@ impl Member {
             }
             return false;
         };
-        self.fabric.links[at].lane.handle_fallback(is_given_up);
+        let answers = self.fabric.links[at].lane.handle_fallback(is_given_up);
         if !self.fabric.links[at].is_gone {
             self.fabric.give_up(at);
         }
-        true
+        answers
     }
 
     /// Handles the exit of a task of another host. The last messages of that task may still be on their way.

@@ -32,7 +32,6 @@ pub(crate) struct FabricLink {
     pub name: LinkName,
     /// Why there is the link.
     pub cause: LinkCause,
-    pub hello_sent: bool,
     /// Which messages go on the fabric, in both directions. The hello is not among those that are counted.
     pub lane: Lane,
     /// Whether the program knows of the link. To a program that has not asked for direct routes, a fabric is invisible.
@@ -62,7 +61,6 @@ impl FabricLink {
             peer,
             name,
             cause,
-            hello_sent: false,
             lane: Lane::default(),
             is_announced: false,
             held: Rc::default(),

@@ -322,7 +322,7 @@ impl FabricRoute {
 
     fn say_hello(&mut self, at: usize) {
         let State::Open(fabric) = &mut self.state else { return };
-        self.links[at].hello_sent = true;
+        self.links[at].lane.say_hello();
         fabric.send_short(self.links[at].name, Vec::new());
     }
 
@@ -381,7 +381,7 @@ impl FabricRoute {
         }
         if content.is_empty() && body.is_none() && !link.lane.is_established() {
             link.lane.handle_hello();
-            if !link.hello_sent {
+            if !link.lane.has_said_hello() {
                 self.say_hello(at);
             }
             return;
