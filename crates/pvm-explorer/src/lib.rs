@@ -44,6 +44,16 @@ const DOUBTED_RATIO: f32 = 8.0;
 const SLOW_RATIO: f32 = 1.5;
 const SLOW_PULLS: u8 = 3;
 
+/// How well the cost of an arm is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Certainty {
+    /// At most one trial has shown it.
+    Unconfirmed,
+    Confirmed,
+    /// A much higher cost was believed, and no pull since then has confirmed it: the arm is tried at once.
+    Questioned,
+}
+
 /// What is known of an arm.
 #[derive(Debug, Clone, Copy)]
 struct Arm {
@@ -53,10 +63,7 @@ struct Arm {
     slow_pulls: u8,
     slow_cost: f32,
     trials: u16,
-    /// Whether more than one trial has shown the cost.
-    is_confirmed: bool,
-    /// Whether it should be tried at once: a much higher cost was believed, and no pull since then has confirmed it.
-    is_due: bool,
+    certainty: Certainty,
     /// The number of the last pull, the number of pulls in a row until then while another arm was the best, and about the
     /// largest number of them in the last trials.
     last: u32,
@@ -70,15 +77,14 @@ impl Arm {
         slow_pulls: 0,
         slow_cost: f32::INFINITY,
         trials: 0,
-        is_confirmed: false,
-        is_due: false,
+        certainty: Certainty::Unconfirmed,
         last: 0,
         run: 0,
         trial_pulls: 1,
     };
 
     fn begin_trial(&mut self, run: u16) {
-        (self.is_confirmed, self.is_due) = (self.trials > 0, false);
+        self.certainty = if self.trials > 0 { Certainty::Confirmed } else { Certainty::Unconfirmed };
         // A trial that ends early counts as a whole one, since the pull after it costs more, too.
         self.trial_pulls = self.trial_pulls.max(run);
         self.trials = self.trials.saturating_add(1);
@@ -95,10 +101,12 @@ impl Arm {
             if self.slow_pulls < SLOW_PULLS {
                 return;
             }
-            (self.cost, self.is_confirmed, self.is_due) = (self.slow_cost, false, true);
+            (self.cost, self.certainty) = (self.slow_cost, Certainty::Questioned);
         } else {
             self.cost = if cost < self.cost { cost } else { self.cost + (cost - self.cost) / 8.0 };
-            self.is_due = false;
+            if self.certainty == Certainty::Questioned {
+                self.certainty = Certainty::Unconfirmed;
+            }
         }
         (self.slow_pulls, self.slow_cost) = (0, f32::INFINITY);
     }
@@ -239,7 +247,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
     /// Assumes the cost of an arm. It need not be tried before the first decision.
     pub fn assume(&mut self, arm: usize, cost: f32) {
         let arm = &mut self.arms[arm];
-        (arm.cost, arm.is_confirmed, arm.trials) = (cost, true, arm.trials.max(self.rules.trials_max));
+        (arm.cost, arm.certainty, arm.trials) = (cost, Certainty::Confirmed, arm.trials.max(self.rules.trials_max));
         self.compare();
     }
 
@@ -283,10 +291,14 @@ impl<const ARMS: usize> Explorer<ARMS> {
             return Some(best);
         }
         let open = |arm| {
-            let Arm { cost, trials, trial_pulls, is_confirmed, is_due, .. } = self.arms[arm];
+            let Arm { cost, trials, trial_pulls, certainty, .. } = self.arms[arm];
             let ratio = cost / self.arms[best].cost;
-            let is_doubted = !is_confirmed && ratio > DOUBTED_RATIO && trial_pulls > 1;
-            let count = if is_due { 0 } else { trials.saturating_sub(is_doubted.into()) };
+            let count = match certainty {
+                Certainty::Questioned => 0,
+                // The first trial was probably interrupted, and does not count.
+                Certainty::Unconfirmed if ratio > DOUBTED_RATIO && trial_pulls > 1 => trials.saturating_sub(1),
+                _ => trials,
+            };
             let trials_min = if ratio < CLOSE_RATIO { self.rules.trials_max } else { self.rules.trials_min };
             (count < trials_min).then_some((count, arm))
         };
@@ -296,13 +308,13 @@ impl<const ARMS: usize> Explorer<ARMS> {
     /// Returns how many pulls come before the arm is tried again. The more it costs, the more: each arm takes the same part
     /// of the costs.
     fn wait(&self, arm: usize) -> u32 {
-        let Arm { cost, last, trial_pulls, is_confirmed, .. } = self.arms[arm];
+        let Arm { cost, last, trial_pulls, certainty, .. } = self.arms[arm];
         if arm == self.best {
             return u32::MAX;
         }
         let ratio = cost / self.arms[self.best].cost;
         let pause = if ratio.is_nan() { PAUSE_MAX } else { ((ratio - 1.0) * self.rules.loss_divisor) as u32 };
-        let is_uncertain = !is_confirmed && ratio < DOUBTED_RATIO;
+        let is_uncertain = certainty != Certainty::Confirmed && ratio < DOUBTED_RATIO;
         let pause = if is_uncertain { pause.min(UNCONFIRMED_PAUSE_MAX) } else { pause }.max(self.rules.pause_min);
         pause.saturating_mul(trial_pulls.into()).min(PAUSE_MAX).saturating_sub(self.pulls.wrapping_sub(last))
     }
