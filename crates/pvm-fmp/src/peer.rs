@@ -533,6 +533,7 @@ impl Inbound {
 }
 
 /// What is known about rendezvous with the peer.
+#[derive(Default)]
 pub(crate) struct RendezvousState {
     /// The number of the last rendezvous.
     pub number: u64,
@@ -547,16 +548,4 @@ pub(crate) struct RendezvousState {
     pub refused: bool,
     /// Whether the peer began its receive when this task, as a sender, has waited for that.
     pub linger: CircuitBreaker,
-}
-
-impl Default for RendezvousState {
-    fn default() -> RendezvousState {
-        RendezvousState {
-            number: 0,
-            eager_token: None,
-            process: None,
-            refused: false,
-            linger: CircuitBreaker::default(),
-        }
-    }
 }
