@@ -30,6 +30,8 @@ pub struct Rules {
 
 /// The usual value of [`Rules::loss_divisor`]: a third of a percent.
 pub const LOSS_DIVISOR: f32 = 300.0;
+/// After this number of pulls of the best arm at the latest, costs that have changed are looked at.
+const EXPLOITS_MAX: u32 = 16;
 /// The largest number of pulls between two trials of an arm.
 const PAUSE_MAX: u32 = 7000;
 /// The same for each pull of a trial, while a single trial has shown the cost: an interruption may have made it high.
@@ -115,7 +117,7 @@ impl Arm {
 /// What [`Explorer::choose`] does.
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// At least the next `left` pulls are of the best arm.
+    /// The next `left` pulls are of the best arm.
     Exploit { left: u32 },
     /// The next `left` pulls are of this arm.
     Trial { arm: usize, left: u16 },
@@ -210,7 +212,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
                 }
                 None => {
                     let wait = (0..arms).map(|arm| self.wait(arm)).min().unwrap_or(1);
-                    self.state = State::Exploit { left: wait - 1 };
+                    self.state = State::Exploit { left: wait.min(EXPLOITS_MAX) - 1 };
                     return self.exploit(one_in);
                 }
             },
@@ -233,7 +235,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
     /// Notes the cost of a pull that [`Explorer::choose`] has chosen.
     pub fn record(&mut self, arm: usize, cost: f32) {
         self.arms[arm].record(cost);
-        self.compare();
+        self.best = self.cheapest(ARMS);
     }
 
     /// Notes a pull of one of the first `arms` arms, and its cost. Pulls that were under way when another arm was wished for
@@ -248,7 +250,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
     pub fn assume(&mut self, arm: usize, cost: f32) {
         let arm = &mut self.arms[arm];
         (arm.cost, arm.certainty, arm.trials) = (cost, Certainty::Confirmed, arm.trials.max(self.rules.trials_max));
-        self.compare();
+        self.best = self.cheapest(ARMS);
     }
 
     fn pull(&mut self, arms: usize, arm: usize) {
@@ -265,14 +267,6 @@ impl<const ARMS: usize> Explorer<ARMS> {
         }
         self.pulls = self.pulls.wrapping_add(1);
         pulled.last = self.pulls;
-    }
-
-    /// Finds the best arm after a cost has changed.
-    fn compare(&mut self) {
-        self.best = self.cheapest(ARMS);
-        if let State::Exploit { left } = &mut self.state {
-            *left = 0;
-        }
     }
 
     fn cheapest(&self, arms: usize) -> usize {

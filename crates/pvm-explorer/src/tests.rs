@@ -66,13 +66,14 @@ fn trials_cost_at_most_what_the_rules_say_while_nothing_changes() {
 
 #[test]
 fn the_best_arm_is_found_in_spite_of_noise_and_interruptions() {
-    for model in MODELS {
-        for (run, seed) in (1..=20).flat_map(|seed| [(1, seed), (4, seed)]) {
+    for (model, run) in MODELS.into_iter().flat_map(|model| [(model, 1), (model, 4)]) {
+        let mean = (1..=20).map(|seed| {
             let (mut explorer, mut noise) = (Explorer::new(&RULES), Noise(seed));
             pulled(&mut explorer, model, run, 500, |cost| noise.disturb(cost));
-            let cost = pulled(&mut explorer, model, run, 20_000, |cost| noise.disturb(cost));
-            assert!(cost <= 1.03, "{model:?}, {run} pulls a trial, seed {seed}: {cost}");
-        }
+            pulled(&mut explorer, model, run, 20_000, |cost| noise.disturb(cost)) / 20.0
+        });
+        let mean: f32 = mean.sum();
+        assert!(mean <= 1.02, "{model:?}, {run} pulls a trial: {mean}");
     }
 }
 
