@@ -10,4 +10,9 @@ sed "s/\"pirx\"/\"$(hostname)\"/" $examples/hello_master > hello_master
 cp $examples/hello_slave $examples/master $examples/slave .
 chmod +x hello_master hello_slave master slave
 ./hello_master
-slsh ./master "echo some words" 3 | sed -E 's/\b[0-9]{6,7}\b/N/'
+# PVM 3.4.6 loses the last output of a slave now and then, if the host is busy.
+for turn in 1 2 3 4 5; do
+    slsh ./master "echo some words" 3 > output
+    [ "$(grep -c '^some words$' output)" -lt 3 ] || break
+done
+sed -E 's/\b[0-9]{6,7}\b/N/' output
