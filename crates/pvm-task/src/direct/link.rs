@@ -15,7 +15,7 @@ use super::incoming::{Incoming, LinkMessage};
 use super::outgoing::Outgoing;
 use super::send_queue::{QueuedBody, QueuedMessage, SendQueue};
 use super::stall::Stall;
-use pvm_core::channel::{Bursts, GivenUp, Lane};
+use pvm_core::channel::{Bursts, Lane};
 use pvm_core::codes::Code;
 use pvm_core::flows::pacing::SendLimit;
 use pvm_core::proto::{Direct, LinkCause};
@@ -160,11 +160,6 @@ impl DirectLink {
             }
         }
         may_leave && !self.write_failed
-    }
-
-    /// Begins the fallback from a link that has not broken.
-    pub(super) fn give_up(&mut self, why: GivenUp) {
-        self.lane.give_up(why);
     }
 
     /// Returns whether the link has to be read even if its socket is not reported readable: there may be more in its
