@@ -359,11 +359,6 @@ impl DirectLink {
         }
     }
 
-    /// Begins to send messages on the link.
-    pub fn switch(&mut self) {
-        self.lane.handle_switched(self.queue.sent_count());
-    }
-
     /// Returns whether the peer is known to have taken in the last route switch: it has acknowledged a message since.
     pub fn has_heard_switch(&self) -> bool {
         self.lane.has_heard_switch(self.queue.acknowledged())

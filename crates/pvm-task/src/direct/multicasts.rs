@@ -190,7 +190,7 @@ mod tests {
             };
             let mut link = DirectLink::new(&direct, near, u64::MAX).unwrap();
             link.limit.set(u64::MAX);
-            link.switch();
+            link.lane.handle_switched(link.queue.sent_count());
             task.member.as_mut().unwrap().direct.links.push(link);
             far_ends.push(far);
         }
