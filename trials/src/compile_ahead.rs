@@ -11,9 +11,12 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if arguments.iter().any(|argument| argument == WHILE_OPEN) {
         std::thread::spawn(end_with_input);
     }
-    let steps: [fn() -> Result<()>; 3] = [test::compile_loom, sanitize::compile_short, clippy::compile];
-    let all = arguments.iter().any(|argument| argument == test::ALL);
-    for step in &steps[if all { 0 } else { 2 }..] {
+    let mut steps: Vec<fn() -> Result<()>> = Vec::new();
+    if arguments.iter().any(|argument| argument == test::ALL) {
+        steps.extend([test::compile_loom as fn() -> Result<()>, sanitize::compile_short]);
+    }
+    steps.push(clippy::compile);
+    for step in steps {
         // Errors are found again in the foreground.
         let _ = step();
     }

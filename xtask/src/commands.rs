@@ -135,7 +135,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 "5 s",
                 LAB,
             ),
-            command("test", "run the tests: test [--all] [PART]...", "10 min; all 20 min", TRIALS),
+            command("test", "run the tests: test [--all] [PART]...", "10 to 17 min; all 17 to 25 min", TRIALS),
             command(
                 "compile-ahead",
                 "compile what the last parts of `test` need, as it does in the background",

@@ -65,8 +65,8 @@ const WHEEL: &[&str] = &["python3-venv"];
 const PACKAGES: &[&str] = &["debootstrap", "iproute2"];
 
 /// The message before anything is installed.
-const TEST_NOTICE: &str = "hpvm: the tests take about 12 minutes on two cores, every test (test-all) 20 minutes, \
-3 GB of memory, and 9.2 GB of disk below target (`make clean` gives it back).\nWhat is missing of Debian's packages is installed now: compilers, also for other \
+const TEST_NOTICE: &str = "hpvm: the tests take about 17 minutes on two cores, every test (test-all) 25 minutes, \
+3 GB of memory, and 8 or 9.2 GB of disk below target (`make clean` gives it back).\nWhat is missing of Debian's packages is installed now: compilers, also for other \
 processors, and small tools.\nDebian's own PVM, with which hpvm is compared, is unpacked below target and not installed.";
 
 /// The words that are used if the command line has none. `fuzz` is not among them: Debian may lack the compiler's LLVM.

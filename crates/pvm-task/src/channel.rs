@@ -9,11 +9,12 @@ use crate::message::OWN_DSIG;
 use crate::sinks::QueueSink;
 use crate::system::{TC_FALLBACK, TC_ROUTE_SWITCH};
 use crate::task::{State, Task};
-use pvm_core::channel::{Fallback, Lane, LaneKind, Receipts, Step, Wish};
+use pvm_core::channel::{Fallback, GivenUp, Lane, LaneKind, Receipts, Step, Wish};
 use pvm_core::codes::{ENC_XDR, SYSCTX_TC};
 use pvm_core::encoding::Reader;
 use pvm_core::proto::LinkCause;
 use pvm_core::tid::Tid;
+use pvm_core::time::Time;
 use pvm_fmp::{Endpoint, FAR, Meta, SendError, Sent, has_stack};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -89,14 +90,14 @@ impl State {
 /// Asking for lanes.
 impl Member {
     /// Counts a message of `bytes` bytes that was sent by the default route.
-    pub(crate) fn count_message(&mut self, to: Tid, bytes: usize) {
+    pub(crate) fn count_message(&mut self, to: Tid, bytes: usize, now: Time) {
         if !self.direct.count_by_default_route(to) && self.direct.allows_links() {
-            self.peers.count_message(to, bytes, clock::now());
+            self.peers.count_message(to, bytes, now);
         }
     }
 
     /// Returns the lane that is to be asked for. `or_fabric`: whether it may be on the fabric.
-    pub(crate) fn wanted_lane(&self, to: Tid, or_fabric: bool) -> Option<LaneKind> {
+    pub(crate) fn wanted_lane(&self, to: Tid, or_fabric: bool, now: Time) -> Option<LaneKind> {
         let has_lane = || self.direct.has_link(to) || self.fabric.has_link(to) || self.fabric.has_asked(to);
         if !self.direct.allows_links() || !self.may_ask_for_links() || has_lane() {
             return None;
@@ -106,10 +107,10 @@ impl Member {
             may_use_fabric: or_fabric && self.fabric.may_exist(),
             may_use_direct: has_stack(crate::direct::LINK_STACK_BYTES),
         };
-        self.peers.wanted(to, wish, clock::now())
+        self.peers.wanted(to, wish, now)
     }
 
-    /// Returns whether a lane of this kind to that task was requested, is neither made nor refused, and may still come.
+    /// Returns whether a direct link to that task was requested, and is neither made nor refused.
     pub(crate) fn awaits_direct_link(&self, peer: Tid) -> bool {
         self.peers.is_requested(LaneKind::Direct, peer) && !self.direct.has_link(peer)
     }
@@ -122,14 +123,45 @@ impl Member {
         self.direct.carries(to) || self.fabric.carries(to)
     }
 
-    /// Returns whether a link that was made for this reason may be used now.
-    pub(crate) fn may_switch_to_link(&mut self, cause: LinkCause) -> bool {
+    /// Starts to send on each lane of this kind from which its peer reads: later messages to the peer go on the lane.
+    pub(crate) fn switch_to_lanes(&mut self, kind: LaneKind) {
+        let switching: Vec<(Tid, LinkCause)> = match kind {
+            LaneKind::Direct => {
+                let links = self.direct.links.iter().filter(|link| link.lane.may_switch());
+                links.map(|link| (link.peer, link.cause)).collect()
+            }
+            LaneKind::Fabric => {
+                let links = self.fabric.links.iter().filter(|link| link.lane.may_switch());
+                links.map(|link| (link.peer, link.cause)).collect()
+            }
+        };
+        for (peer, cause) in switching {
+            let is_sent = self.may_switch_to_lane(cause).then(|| self.send_route_switch(peer));
+            // Links may have been left meanwhile.
+            let Some(at) = self.lane_to(kind, peer) else { continue };
+            let (_, lane, queue) = self.lane(kind, at);
+            match is_sent {
+                None => lane.give_up(GivenUp::Company),
+                Some(false) => {}
+                Some(true) => {
+                    lane.handle_switched(queue.sent_count());
+                    if kind == LaneKind::Fabric {
+                        self.peers.handle_on_fabric(peer);
+                        self.announce_to_program(at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns whether a lane that was made for this reason may be used now.
+    fn may_switch_to_lane(&mut self, cause: LinkCause) -> bool {
         cause == LinkCause::Program || self.direct.wants_links() || self.leave_links_in_company()
     }
 
     /// Sends the route switch, the last message to that peer on the default route. Returns `false` if it cannot be sent
     /// now.
-    pub(crate) fn send_route_switch(&mut self, peer: Tid) -> bool {
+    fn send_route_switch(&mut self, peer: Tid) -> bool {
         self.has_default_route() && self.send_system(peer, TC_ROUTE_SWITCH, &[])
     }
 
@@ -178,7 +210,7 @@ impl Member {
     pub(crate) fn poll_default_route(&mut self, state: &mut State) {
         self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
         self.handle_route_switches(state);
-        self.fall_back();
+        self.fall_back(LaneKind::Direct);
     }
 }
 
@@ -188,6 +220,13 @@ impl Member {
         match kind {
             LaneKind::Direct => self.direct.links.len(),
             LaneKind::Fabric => self.fabric.links.len(),
+        }
+    }
+
+    fn lane_to(&self, kind: LaneKind, peer: Tid) -> Option<usize> {
+        match kind {
+            LaneKind::Direct => self.direct.position(peer).ok(),
+            LaneKind::Fabric => self.fabric.position(peer).ok(),
         }
     }
 
@@ -204,18 +243,18 @@ impl Member {
         }
     }
 
-    /// Sends the queued messages of lanes that have ended by the default route, until memory runs out.
-    pub(crate) fn fall_back(&mut self) {
-        self.direct.note_broken();
-        for kind in [LaneKind::Direct, LaneKind::Fabric] {
-            for at in (0..self.lanes(kind)).rev() {
-                if !self.lane(kind, at).1.falls_back() || !self.continue_fallback(kind, at) {
-                    continue;
-                }
-                match kind {
-                    LaneKind::Direct => self.direct.on_fallen_back(at),
-                    LaneKind::Fabric => self.fabric.on_fallen_back(at),
-                }
+    /// Sends the queued messages of lanes of this kind that have ended by the default route, until memory runs out.
+    pub(crate) fn fall_back(&mut self, kind: LaneKind) {
+        if kind == LaneKind::Direct {
+            self.direct.note_broken();
+        }
+        for at in (0..self.lanes(kind)).rev() {
+            if !self.lane(kind, at).1.falls_back() || !self.continue_fallback(kind, at) {
+                continue;
+            }
+            match kind {
+                LaneKind::Direct => self.direct.on_fallen_back(at),
+                LaneKind::Fabric => self.fabric.on_fallen_back(at),
             }
         }
     }
@@ -288,8 +327,8 @@ impl Member {
                         lane.handle_break();
                     }
                 }
+                self.fall_back(kind);
             }
-            self.fall_back();
             if self.daemon.is_none() || !self.holds_messages() || Instant::now() >= deadline {
                 return;
             }

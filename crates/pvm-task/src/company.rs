@@ -18,6 +18,7 @@
 use crate::control::Member;
 use crate::sinks::QueueSink;
 use crate::task::State;
+use pvm_core::channel::LaneKind;
 use pvm_core::proto::{Order, Request};
 use pvm_core::tid::Tid;
 
@@ -79,9 +80,11 @@ impl Member {
         if self.company.order == Order::Pairs || self.direct.wants_links() {
             return;
         }
-        let is_any = self.direct.leave_unasked(&is_meant);
-        if self.fabric.leave_unasked(&is_meant) || is_any {
-            self.fall_back();
+        if self.direct.leave_unasked(&is_meant) {
+            self.fall_back(LaneKind::Direct);
+        }
+        if self.fabric.leave_unasked(&is_meant) {
+            self.fall_back(LaneKind::Fabric);
         }
     }
 

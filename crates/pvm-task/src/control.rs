@@ -77,7 +77,7 @@ pub(crate) struct Member {
     /// Whether this task has just sent a long message that the daemon must relay to another host.
     pub relay_pending: bool,
     pub company: Company,
-    /// For which tasks of other hosts a lane is asked.
+    /// To which tasks of other hosts this task requests a lane, and when.
     pub peers: Peers,
     pub direct: DirectLinks,
     pub fabric: FabricRoute,

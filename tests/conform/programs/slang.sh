@@ -10,8 +10,9 @@ sed "s/\"pirx\"/\"$(hostname)\"/" $examples/hello_master > hello_master
 cp $examples/hello_slave $examples/master $examples/slave .
 chmod +x hello_master hello_slave master slave
 ./hello_master
-# PVM 3.4.6 loses the last output of a slave now and then, if the host is busy.
-for turn in 1 2 3 4 5; do
+# PVM 3.4.6 loses the last output of a slave now and then, if the host is busy: only it is asked again.
+case $(command -v pvm) in "$DEBIAN_PVM"/*) turns="1 2 3 4 5" ;; *) turns=1 ;; esac
+for turn in $turns; do
     slsh ./master "echo some words" 3 > output
     [ "$(grep -c '^some words$' output)" -lt 3 ] || break
 done

@@ -24,7 +24,7 @@ enum State {
 
 /// When a lane may be requested, or requested again.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Backoff {
+pub(super) struct Backoff {
     state: State,
     /// The length of the last pause; zero if there was none.
     pause: Duration,

@@ -41,7 +41,7 @@ enum Outbound {
     Open,
     /// The lane. This side had sent `at` messages on it when it switched.
     Switched { at: u32 },
-    /// The default route, for a multicast and the messages behind it, of which this number was sent.
+    /// The default route, because a multicast took it. This side has sent `messages` messages to the peer alone since then.
     Left { messages: u32 },
     /// This side falls back, and has not announced it. `holds`: whether messages wait behind those that are sent again;
     /// otherwise none were on the lane, and they take the default route. `why`: `None` if the lane has broken.
@@ -140,7 +140,7 @@ impl Lane {
     }
 
     /// Returns whether the fallback has still to be announced to the peer.
-    pub fn owes_announcement(&self) -> bool {
+    fn owes_announcement(&self) -> bool {
         matches!(self.outbound, Outbound::FallingBack { .. })
     }
 

@@ -1,4 +1,4 @@
-//! For which tasks of other hosts a lane is asked, and when.
+//! To which tasks of other hosts this task requests a lane, and when.
 use super::backoff::Backoff;
 use super::lane::GivenUp;
 use super::traffic::{Traffic, USUAL_COST};
@@ -13,11 +13,11 @@ use std::collections::HashMap;
 /// * Setting: none, since counting begins anew
 /// * Reached: all counts and pauses begin anew
 /// * Test: `the_number_of_peers_is_limited`
-pub const PEERS_MAX: usize = 4096;
+const PEERS_MAX: usize = 4096;
 
 /// A task that has not asked for direct routes asks a peer for a lane on a fabric once it has sent this number of messages to
 /// it. Loading libfabric takes 0.1 s of a processor, so tasks that send only a few messages go without it.
-pub const FABRIC_MESSAGES: u32 = 8;
+const FABRIC_MESSAGES: u32 = 8;
 
 /// What carries a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Peers {
     }
 
     /// Returns whether so much was sent to a task that a direct link would have been worth its cost.
-    pub fn has_paid(&self, to: Tid) -> bool {
+    fn has_paid(&self, to: Tid) -> bool {
         let peer = self.peers.get(&to);
         self.cost_min.is_some_and(|min| peer.is_some_and(|peer| peer.traffic.cost() >= min))
     }
@@ -195,7 +195,7 @@ impl Peers {
     }
 
     /// Returns whether messages to that peer took the fabric, and take another route since the lane has ended.
-    pub fn has_lost_fabric(&self, peer: Tid) -> bool {
+    fn has_lost_fabric(&self, peer: Tid) -> bool {
         self.peers.get(&peer).is_some_and(|peer| peer.lost.is_some())
     }
 

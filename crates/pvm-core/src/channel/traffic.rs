@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// The cost of a lane, in short messages by the default route.
-pub const USUAL_COST: u32 = 32;
+pub(super) const USUAL_COST: u32 = 32;
 /// A message by the default route costs as much as a short one more for each this many bytes of its body.
 const BYTES_OF_ONE: usize = 16 << 10;
 /// Messages of fewer bytes are short.

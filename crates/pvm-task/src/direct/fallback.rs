@@ -75,7 +75,7 @@ impl DirectLinks {
     /// Begins the fallback from the link to a peer, if messages take that link. Returns whether they do.
     pub(crate) fn leave_for_fabric(&mut self, peer: Tid) -> bool {
         let link = self.find(peer).filter(|link| link.lane.carries() && !link.is_send_closed());
-        link.map(|link| link.give_up(GivenUp::ForFabric)).is_some()
+        link.map(|link| link.lane.give_up(GivenUp::ForFabric)).is_some()
     }
 
     /// Waits while peers go on acknowledging, but for at most `ACKNOWLEDGEMENT_WAIT_MAX`. Does not wait for links with

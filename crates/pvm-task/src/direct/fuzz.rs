@@ -69,7 +69,8 @@ impl Side {
     fn switch(&mut self) {
         self.link().lane.return_to_lane();
         if self.link().lane.may_switch() {
-            self.link().switch();
+            let link = self.link();
+            link.lane.handle_switched(link.queue.sent_count());
             self.switches += 1;
         }
     }
@@ -213,7 +214,7 @@ fn act(
                 let bytes = if is_long { LONG_BYTES } else { 100 };
                 let link = here.links.find(HOSTILE).filter(|link| link.lane.carries() || link.lane.may_switch());
                 if let Some(link) = link {
-                    link.switch();
+                    link.lane.handle_switched(link.queue.sent_count());
                     here.links.send(HOSTILE, [0; 6], Body::Bytes(&vec![1; bytes])).expect("memory");
                 }
             }

@@ -15,7 +15,7 @@ use super::incoming::{Incoming, LinkMessage};
 use super::outgoing::Outgoing;
 use super::send_queue::{QueuedBody, QueuedMessage, SendQueue};
 use super::stall::Stall;
-use pvm_core::channel::{Bursts, GivenUp, Lane};
+use pvm_core::channel::{Bursts, Lane};
 use pvm_core::codes::Code;
 use pvm_core::flows::pacing::SendLimit;
 use pvm_core::proto::{Direct, LinkCause};
@@ -162,11 +162,6 @@ impl DirectLink {
             }
         }
         may_leave && !self.write_failed
-    }
-
-    /// Begins the fallback from a link that has not broken.
-    pub(super) fn give_up(&mut self, why: GivenUp) {
-        self.lane.give_up(why);
     }
 
     /// Returns whether the link has to be read even if its socket is not reported readable: there may be more in its
@@ -364,11 +359,6 @@ impl DirectLink {
             true => Err(Code::NoMem),
             false => QueuedBody::reserve(body, &mut self.queue.pool),
         }
-    }
-
-    /// Begins to send messages on the link.
-    pub fn switch(&mut self) {
-        self.lane.handle_switched(self.queue.sent_count());
     }
 
     /// Returns whether the peer is known to have taken in the last route switch: it has acknowledged a message since.

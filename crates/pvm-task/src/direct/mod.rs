@@ -117,7 +117,7 @@ impl DirectLinks {
         self.active
     }
 
-    fn position(&self, peer: Tid) -> Result<usize, usize> {
+    pub fn position(&self, peer: Tid) -> Result<usize, usize> {
         self.links.binary_search_by_key(&peer, |link| link.peer)
     }
 
@@ -175,7 +175,7 @@ impl DirectLinks {
         for link in self.links.iter_mut().filter(is_unasked).filter(|link| is_meant(link.peer)) {
             is_any = true;
             if !link.is_broken() {
-                link.give_up(GivenUp::Company);
+                link.lane.give_up(GivenUp::Company);
             }
         }
         is_any
@@ -477,9 +477,9 @@ impl DirectLinks {
             return;
         }
         if !handed_over {
-            link.give_up(if link.has_heard_switch() { GivenUp::Unread } else { GivenUp::Unheard });
+            link.lane.give_up(if link.has_heard_switch() { GivenUp::Unread } else { GivenUp::Unheard });
         } else if link.bursts.is_long() {
-            link.give_up(GivenUp::Burst);
+            link.lane.give_up(GivenUp::Burst);
         }
     }
 

@@ -4,6 +4,7 @@ use super::send_queue::QueuedMessage;
 use super::{Body, DirectLinks, SEND_WAIT_MAX};
 use crate::clock;
 use crate::control::Member;
+use pvm_core::channel::LaneKind;
 use pvm_core::codes::Code;
 use pvm_core::flows::multicast::Advice;
 use pvm_core::tid::Tid;
@@ -78,7 +79,7 @@ impl Member {
             [only] => note(self.send_direct(only, meta, body)),
             _ => {
                 self.direct.multicast(&direct, meta, body, note);
-                self.fall_back();
+                self.fall_back(LaneKind::Direct);
             }
         }
         unlinked
@@ -189,7 +190,7 @@ mod tests {
             };
             let mut link = DirectLink::new(&direct, near, u64::MAX).unwrap();
             link.limit.set(u64::MAX);
-            link.switch();
+            link.lane.handle_switched(link.queue.sent_count());
             task.member.as_mut().unwrap().direct.links.push(link);
             far_ends.push(far);
         }

@@ -6,9 +6,9 @@ use crate::clock;
 use crate::control::Member;
 use crate::requests::Purpose;
 use crate::task::State;
-use pvm_core::channel::{GivenUp, LaneKind};
+use pvm_core::channel::LaneKind;
 use pvm_core::codes::Code;
-use pvm_core::proto::{Direct, LinkCause, Request, ToDaemon};
+use pvm_core::proto::{Direct, Request, ToDaemon};
 use pvm_core::tid::Tid;
 use pvm_descriptor::OwnDescriptor;
 use pvm_fmp::{Meta, has_stack, touch_pages};
@@ -141,8 +141,8 @@ impl Member {
             state.on_message_bytes(arrived.envelope(own), arrived.body);
             count += 1;
         }
-        self.switch_routes();
-        self.fall_back();
+        self.switch_to_lanes(LaneKind::Direct);
+        self.fall_back(LaneKind::Direct);
         if self.direct.pacing.take_report() {
             self.send(&ToDaemon::Overflow);
         }
@@ -168,19 +168,6 @@ impl Member {
         count
     }
 
-    /// Starts to send on each link from which the peer reads: later messages to this peer go on the link.
-    fn switch_routes(&mut self) {
-        let switching =
-            self.direct.links.iter().filter(|link| link.lane.may_switch()).map(|link| (link.peer, link.cause));
-        for (peer, cause) in switching.collect::<Vec<(Tid, LinkCause)>>() {
-            if !self.may_switch_to_link(cause) {
-                self.direct.find(peer).into_iter().for_each(|link| link.give_up(GivenUp::Company));
-            } else if self.send_route_switch(peer) {
-                self.direct.find(peer).into_iter().for_each(DirectLink::switch);
-            }
-        }
-    }
-
     /// Sends a message on a link. If the link breaks, sends it at once by the default route.
     pub(crate) fn send_direct(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<(), Code> {
         if let Body::Bytes(bytes) = body {
@@ -191,7 +178,7 @@ impl Member {
         }
         self.direct.send(to, meta, body)?;
         if self.direct.find(to).is_some_and(|link| link.is_send_closed()) {
-            self.fall_back();
+            self.fall_back(LaneKind::Direct);
         }
         Ok(())
     }

@@ -106,7 +106,7 @@ mod tests {
 
     /// Begins to send long messages.
     fn begin(link: &mut DirectLink) {
-        link.switch();
+        link.lane.handle_switched(link.queue.sent_count());
         for tag in 0..MESSAGES {
             let (meta, bytes) = ([0, tag, 0, 0, 0, 0], body(tag));
             let mut copy = QueuedBody::reserve(Body::Bytes(&bytes), &mut link.queue.pool).unwrap();

@@ -1,5 +1,6 @@
 //! Sending (contract 2.2).
 use crate::Task;
+use crate::clock;
 use crate::control::Member;
 use crate::direct;
 use crate::message::{BODY_BYTES_MAX, Large, Message, OWN_DSIG, gather, gather_in_block};
@@ -438,8 +439,9 @@ impl Task {
     pub(crate) fn update_route(&mut self, to: Tid, bytes: usize) {
         let Some(member) = &mut self.member else { return };
         member.report_problem();
-        member.count_message(to, bytes);
-        let lacks = member.wanted_lane(to, true).is_some();
+        let now = clock::now();
+        member.count_message(to, bytes, now);
+        let lacks = member.wanted_lane(to, true, now).is_some();
         if lacks {
             // The peer may have requested a link already. Then the frame with this link may wait in this task's socket.
             member.request_socket_poll();
@@ -448,9 +450,9 @@ impl Task {
             self.take_in_now();
         }
         let Some(member) = self.member.as_mut().filter(|_| lacks) else { return };
-        let wants_fabric = member.wanted_lane(to, true) == Some(LaneKind::Fabric);
+        let wants_fabric = member.wanted_lane(to, true, now) == Some(LaneKind::Fabric);
         let is_asked = wants_fabric && member.request_fabric_link(&self.state, to);
-        if !is_asked && member.wanted_lane(to, false).is_some() {
+        if !is_asked && member.wanted_lane(to, false, now).is_some() {
             member.request_direct_link(to);
         }
     }

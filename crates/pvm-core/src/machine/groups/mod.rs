@@ -451,7 +451,7 @@ impl Groups {
     /// Handles a datagram that anybody may have sent.
     pub fn datagram_received(&mut self, core: &mut Core, bytes: &[u8]) -> Result<(), DatagramError> {
         let ReleaseDatagram { group, release } = ReleaseDatagram::read(bytes)?;
-        let accepted = self.with(group, |group, _| group.released(core, &release));
+        let accepted = self.with(group, |group, _| group.released(core, &release, Tid::NONE));
         accepted.unwrap_or(Err(DatagramError::Unexpected))
     }
 

@@ -355,6 +355,7 @@ impl Group {
                 let size = self.size();
                 if let Some(tid) = self.tid_of(*instance) {
                     self.remove(tid);
+                    self.barrier.member_gone(tid);
                     self.shortage.member_left(size);
                 }
             }

@@ -7,7 +7,7 @@ use crate::control::{Loss, Member};
 use crate::direct::Body;
 use crate::requests::Purpose;
 use crate::task::State;
-use pvm_core::channel::{Fallback, GivenUp, LaneKind};
+use pvm_core::channel::{Fallback, LaneKind};
 use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, FabricOffer, LinkCause, Reply, Request, ToDaemon};
 use pvm_core::tid::Tid;
@@ -171,8 +171,8 @@ impl Member {
             }
         }
         self.fabric.recycle(&mut state.store);
-        self.switch_to_fabric();
-        self.fall_back();
+        self.switch_to_lanes(LaneKind::Fabric);
+        self.fall_back(LaneKind::Fabric);
         for event in std::mem::take(&mut self.fabric.events) {
             let descriptor = self.direct.watched().map(|descriptor| descriptor.as_raw_fd());
             match event {
@@ -184,25 +184,7 @@ impl Member {
         count
     }
 
-    /// Starts to send on each link whose peer has been heard on the fabric.
-    fn switch_to_fabric(&mut self) {
-        for at in 0..self.fabric.links.len() {
-            let (peer, cause) = (self.fabric.links[at].peer, self.fabric.links[at].cause);
-            if !self.fabric.links[at].lane.may_switch() {
-                continue;
-            }
-            if !self.may_switch_to_link(cause) {
-                self.fabric.links[at].lane.give_up(GivenUp::Company);
-            } else if self.send_route_switch(peer) {
-                let link = &mut self.fabric.links[at];
-                link.lane.handle_switched(link.queue.sent_count());
-                self.peers.handle_on_fabric(peer);
-                self.announce_to_program(at);
-            }
-        }
-    }
-
-    fn announce_to_program(&mut self, at: usize) {
+    pub(crate) fn announce_to_program(&mut self, at: usize) {
         if self.direct.wants_links() {
             self.fabric.announce(at);
         }
@@ -225,7 +207,7 @@ impl Member {
         if !self.send_in_place(to, meta, body)? {
             self.fabric.send(to, meta, body)?;
         }
-        self.fall_back();
+        self.fall_back(LaneKind::Fabric);
         Ok(())
     }
 

@@ -138,7 +138,7 @@ impl FabricRoute {
         self.setting != Setting::Off && !matches!(self.state, State::Absent)
     }
 
-    fn position(&self, peer: Tid) -> Result<usize, usize> {
+    pub fn position(&self, peer: Tid) -> Result<usize, usize> {
         self.links.binary_search_by_key(&peer, |link| link.peer)
     }
 

@@ -9,7 +9,7 @@
 //! there is no link to the parent, it is the master.
 //!
 //! An arrival that went to another host than the master is sent again, to the master, if a host is lost, the member
-//! leaves, or the barrier has not ended after [`REPEAT_AFTER`]. The master recognizes it by its number.
+//! leaves, or the barrier has not ended after [`SEND_AGAIN_AFTER`]. The master recognizes it by its number.
 use super::{Group, Shared};
 use crate::binomial;
 use crate::codes::Code;
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// before the last member of the group arrives, so only arrivals that will be refused come late.
 const HOLD: Duration = Duration::from_millis(20);
 /// After this time an arrival that went to another host than the master is sent again, to the master.
-const REPEAT_AFTER: Duration = Duration::from_secs(1);
+const SEND_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The arrival of a member of this host.
 struct OwnArrival {
@@ -58,7 +58,8 @@ pub(super) struct Passage {
     /// The host that has repeated the last release, and the release, until the next arrival of a member shows whether it
     /// had heard the release before.
     repeated: Option<(Tid, Release)>,
-    /// The release that this host knows last, or the anchor of the chain. Without it, each arrival is answered by its number.
+    /// The release that this host knows last, or the anchor of the chain. If there is none, only [`Frame::BarrierEnded`] answers
+    /// arrivals.
     known: Option<Release>,
 }
 
@@ -80,6 +81,11 @@ impl Passage {
     /// Returns the first arrival of a member that has not been answered. (Threads of a member may arrive several times.)
     fn first_of(&self, tid: Tid) -> Option<(Tid, u64)> {
         self.own.range((tid, 0)..=(tid, u64::MAX)).next().map(|(key, _)| *key)
+    }
+
+    /// Returns the arrivals of a member that have not been answered.
+    fn of_member(&mut self, tid: Tid) -> impl Iterator<Item = &mut OwnArrival> {
+        self.own.range_mut((tid, 0)..=(tid, u64::MAX)).map(|(_, own)| own)
     }
 
     /// Adds an arrival. Returns whether nobody else is expected, so that the arrivals are to be sent now.
@@ -166,7 +172,9 @@ impl Group {
         let goes_elsewhere = self.barrier.coordinator().is_some() || !core.is_master() && self.only_host().is_none();
         let is_direct = !(is_whole && is_first && goes_elsewhere);
         if !is_first {
-            // The master takes no arrival of a member after a later one.
+            // The master takes no arrival of a member after a later one, and takes the later one for a sign that this host knows
+            // the last release. An earlier one that it gets again shows that this host does not.
+            self.barrier.passage.of_member(from).for_each(|own| own.is_direct = false);
             self.send_again(core, shared);
         }
         let own = OwnArrival { wait, arrival: arrival.clone(), is_direct, is_gone: false };
@@ -174,7 +182,6 @@ impl Group {
         if is_direct {
             self.send_to_master(core, shared, vec![arrival]);
         } else {
-            self.connect_children(core);
             self.pass_on(core, shared, vec![arrival]);
         }
     }
@@ -232,6 +239,7 @@ impl Group {
 
     /// Adds arrivals to those that are kept here. Sends all of them if nobody else is expected.
     fn pass_on(&mut self, core: &mut Core, shared: &mut Shared, arrivals: Vec<Arrival>) {
+        self.connect_children(core);
         let passage = &mut self.barrier.passage;
         let complete = arrivals.into_iter().fold(false, |_, arrival| passage.add(arrival));
         if complete {
@@ -257,7 +265,7 @@ impl Group {
             own.into_iter().for_each(|own| own.is_direct = to == core.hosts.master());
         }
         if passage.own.values().any(|own| !own.is_direct) {
-            passage.repeat_at.get_or_insert(core.now + REPEAT_AFTER);
+            passage.repeat_at.get_or_insert(core.now + SEND_AGAIN_AFTER);
         }
         match to == core.own_host() {
             true => self.arrived(core, shared, to, arrivals, chain),
@@ -298,7 +306,9 @@ impl Group {
     /// loss concerns the group, the master takes the barriers back.
     pub(super) fn passage_host_lost(&mut self, core: &mut Core, shared: &mut Shared) {
         let passage = &self.barrier.passage;
-        if self.barrier.coordinator().is_none() && !passage.seen.is_empty() {
+        // The news that members have gone comes before that of their host, and `seen` begins anew with it.
+        let has_sent = !(passage.own.is_empty() && passage.held.is_empty() && passage.seen.is_empty());
+        if self.barrier.coordinator().is_none() && has_sent {
             self.send_held(core, shared);
             self.send_again(core, shared);
             self.barrier.passage.restart();
@@ -316,7 +326,7 @@ impl Group {
                 core.send_master(Frame::Arrived { id: self.id, arrivals: vec![own.arrival], chain: None });
             }
         }
-        passage.own.range_mut((tid, 0)..=(tid, u64::MAX)).for_each(|(_, own)| own.is_gone = true);
+        passage.of_member(tid).for_each(|own| own.is_gone = true);
     }
 
     // ----- the end of a barrier
@@ -345,12 +355,10 @@ impl Group {
         if self.instance_of(from).is_none() {
             return;
         }
-        let passage = &mut self.barrier.passage;
-        passage.first_of(from).map(|first| passage.own.remove(&first));
         // The member did not need the repetition.
-        passage.repeated.take_if(|(_, repeated)| repeated == release);
-        // Not accepted if the chain has ended meanwhile, or if the release was repeated here.
-        let _ = self.released(core, release);
+        self.barrier.passage.repeated.take_if(|(_, repeated)| repeated == release);
+        // Not accepted if the chain has ended meanwhile, or if the release was repeated here: then the member was answered.
+        let _ = self.released(core, release, from);
     }
 
     /// Handles the news that the barrier of these arrivals has ended: of the master, or of the coordinator. If it should
@@ -364,7 +372,8 @@ impl Group {
         release: Option<&Release>,
         late: bool,
     ) {
-        if from != core.hosts.master() && self.barrier.coordinator() != Some(from) {
+        let is_of_coordinator = self.barrier.coordinator() == Some(from) && self.is_proven(core, outcome, release);
+        if from != core.hosts.master() && !is_of_coordinator {
             return;
         }
         let passage = &mut self.barrier.passage;
@@ -382,12 +391,21 @@ impl Group {
         }
     }
 
-    /// Handles a release that anybody may have sent.
+    /// Returns whether a coordinator may say that a barrier has ended so: only with a release of its chain.
+    fn is_proven(&mut self, core: &Core, outcome: Result<(), Code>, release: Option<&Release>) -> bool {
+        let (known, one_way) = (&mut self.barrier.passage.known, &core.settings.one_way);
+        let (Some(known), Some(one_way), Some(release)) = (known, one_way, release) else { return false };
+        let is_known = release.chain == known.chain && release.index <= known.index;
+        outcome.is_ok() && (is_known || known.accept(release, one_way.function).is_ok())
+    }
+
+    /// Handles a release that anybody may have sent. `heard_by`: the member that has heard it itself, if any, and does not
+    /// wait any more.
     ///
     /// The master ends a chain before it changes the members, and so does this host. So if the release is of the chain
     /// that this host knows, it releases exactly the members that this host knows, and all arrivals of this host that
     /// were not answered before.
-    pub fn released(&mut self, core: &mut Core, release: &Release) -> Result<(), DatagramError> {
+    pub fn released(&mut self, core: &mut Core, release: &Release, heard_by: Tid) -> Result<(), DatagramError> {
         let one_way = core.settings.one_way.clone().ok_or(DatagramError::Unexpected)?;
         let passage = &mut self.barrier.passage;
         passage.known.as_mut().ok_or(DatagramError::Unexpected)?.accept(release, one_way.function)?;
@@ -397,7 +415,7 @@ impl Group {
             if std::mem::replace(&mut before, key.0) == key.0 {
                 // Another thread of the member has arrived at the next barrier.
                 passage.own.insert(key, own);
-            } else if !own.is_gone {
+            } else if !own.is_gone && key.0 != heard_by {
                 core.reply(key.0, own.wait, Ok(Reply::Released(release.clone())));
             }
         }

@@ -1,4 +1,5 @@
-//! Hash chains: they prove to hosts that a release of a barrier comes from the master.
+//! Hash chains: they prove to hosts that a release of a barrier comes from the master, or from
+//! the coordinator that it has appointed.
 //!
 //! The master makes random bytes and applies a one-way function to them again and again. It tells the last value, the
 //! anchor, to the hosts of the group over their control links. Each release discloses the value before the one that

@@ -31,8 +31,8 @@ use std::time::Duration;
 
 /// The time between the order to open links to a coordinator and its appointment.
 const PREPARED_AFTER: Duration = Duration::from_millis(100);
-/// How long the master keeps barriers that it has taken back because a member came to it: at first, and at most. The
-/// time is doubled if the coordinator had less than [`USEFUL_TIMES`] of that time.
+/// How long the master keeps barriers that it has taken back because a member came to it: if the coordinator had them for
+/// [`USEFUL_TIMES`] of that time, and at most. Otherwise the time is twice that of the time before.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 const USEFUL_TIMES: u32 = 8;
@@ -213,7 +213,7 @@ impl Group {
 
     /// Handles a coordinator's request to take its barriers back.
     pub fn handed_back(&mut self, core: &mut Core, shared: &mut Shared, from: Tid) {
-        if core.is_master() && self.barrier.coordinator() == Some(from) {
+        if self.barrier.coordinator() == Some(from) {
             self.take_back(core, shared, false);
         }
     }
@@ -282,6 +282,7 @@ impl Group {
         let mut others = Vec::new();
         for (from, report) in reports {
             let is_over = report.passed < passed;
+            let mut answered = Tid::NONE;
             for arrival in report.arrivals {
                 let (host, key) = (arrival.tid.host(), (arrival.tid, arrival.turn));
                 // A host speaks for its members; the coordinator, for those of the others that it has counted.
@@ -291,7 +292,8 @@ impl Group {
                 self.barrier.note_turn(&arrival);
                 // The group may have grown since the coordinator was appointed, and this member knew that.
                 let is_same = arrival.count == ALL_MEMBERS || u32::try_from(arrival.count) == Ok(need);
-                if is_over {
+                // Of a member whose threads have arrived several times, the first arrival was at that barrier.
+                if is_over && std::mem::replace(&mut answered, arrival.tid) != arrival.tid {
                     self.tell(core, key, Ok(()));
                 } else if is_same && !pending.members.contains(&arrival.tid) {
                     pending.count(&arrival);

@@ -99,6 +99,7 @@ impl OverHosts {
     /// Forgets a member that has gone.
     pub fn member_gone(&mut self, tid: Tid) {
         self.turns.remove(&tid);
+        self.early.remove(&tid);
     }
     /// Records an arrival. Returns whether it is new.
     pub(super) fn note_turn(&mut self, arrival: &Arrival) -> bool {
@@ -231,9 +232,14 @@ impl Group {
         for arrival in arrivals {
             let host = arrival.tid.host();
             let will_report = matches!(&self.barrier.place, Place::TakenBack(recall) if recall.awaits(host));
-            if !will_report && self.is_new(core, from, &arrival) {
+            if will_report {
+                continue;
+            }
+            if self.is_new(core, from, &arrival) {
                 self.release_confirmed(shared, host, core.now);
                 self.arrive_at_master(core, shared, arrival);
+            } else if host == from {
+                self.repeat_release_of(core, (arrival.tid, arrival.turn));
             }
         }
     }

@@ -150,8 +150,8 @@ impl Group {
         }
     }
 
-    /// Handles a change of the members, on the master before it is told: others are expected from now on, and the chain of
-    /// releases has ended.
+    /// Handles a change of the members. The master calls this before it tells the change, another host when it learns of it.
+    /// Other members are expected from now on, and the chain of releases ends.
     pub fn barrier_members_changed(&mut self, core: &mut Core, shared: &mut Shared) {
         self.send_held(core, shared);
         // The release is repeated now, because hosts do not accept it after this change.

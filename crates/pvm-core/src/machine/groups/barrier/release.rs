@@ -19,7 +19,7 @@ use crate::wire::{Frame, GroupChange, ReleaseDatagram};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long the master waits for a sign that a host knows a release, after the release and after each sign of another
+/// How long the host where the barrier meets waits for a sign that a host knows a release, after the release and after each sign of another
 /// host. In a program that does little between barriers, the next arrival comes earlier.
 const REPEAT_AFTER: Duration = Duration::from_millis(20);
 /// The longest time after a release until it is repeated, although other hosts still give signs.
@@ -194,6 +194,16 @@ impl Group {
             shared.reach.missed.remove(&host);
             let repeat_at = (now + REPEAT_AFTER).min(releases.repeat_by);
             releases.repeat_at = (!releases.unconfirmed.is_empty()).then_some(repeat_at);
+        }
+    }
+
+    /// Repeats the last release to the host of an arrival that it has ended, if that host waits for it.
+    pub(super) fn repeat_release_of(&mut self, core: &mut Core, arrival: (Tid, u64)) {
+        let (host, releases) = (arrival.0.host(), &mut self.barrier.releases);
+        if releases.unconfirmed.get(&host).is_some_and(|ended| ended.contains(&arrival)) {
+            let (ended, release) = (releases.unconfirmed.remove_entry(&host), releases.last.clone());
+            releases.repeat_at.take_if(|_| releases.unconfirmed.is_empty());
+            self.tell_each(core, ended.into_iter().collect(), Ok(()), release.as_ref(), true);
         }
     }
 
