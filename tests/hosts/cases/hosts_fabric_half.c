@@ -7,8 +7,8 @@
 //@ timeout 90
 #include "fabric.h"
 
-/* Two bodies of this length are more than the credits of a link allow. */
-#define LENGTH (250 << 10)
+/* A body of this length is more than the credits of a link allow. */
+#define LENGTH (500 << 10)
 #define COUNT 3
 #define ROUNDS 2
 
@@ -42,12 +42,12 @@ static void child(void)
         for (i = 0; i < COUNT; i++) {
             fill(i);
             pvm_psend(parent, BODY, body, LENGTH, PVM_BYTE);
+            /* The first body of a link comes in frames; later ones may be read. */
+            if (round == 0 && i == 0)
+                sleep(4);
         }
         say(parent, OTHER, round);
-        /* These first bodies of a link come in frames; later ones may be read. */
-        if (round % 2)
-            sleep(4);
-        else
+        if (round == 1)
             usleep(20000);
     }
     pvm_recv(parent, READY);

@@ -83,8 +83,8 @@ pub struct Settings {
     /// The number of hosts with members from which on hosts send their arrivals at barriers to one another, as the
     /// master sets it (`HPVM_BARRIER_TREE`).
     pub barrier_tree_hosts: usize,
-    /// The number of other hosts with members from which on the master releases barriers by broadcast where that is
-    /// faster (`HPVM_BARRIER_BROADCAST`).
+    /// The number of other hosts with members from which on the master releases barriers by broadcast
+    /// (`HPVM_BARRIER_BROADCAST`).
     pub barrier_broadcast_hosts: usize,
     /// Whether barriers over several hosts leave busy hosts by themselves; at the master (`HPVM_BARRIER_LEAVE_BUSY`).
     pub barriers_leave_busy_hosts: bool,

@@ -8,7 +8,7 @@
 //!   the barrier meets, or combined with those of others, along a tree.
 //! * `meeting`: arrivals are counted, at the master or at a coordinator.
 //! * `release`: the hosts learn that the barrier has ended: by a frame for each, or by one datagram. `chain`
-//!   proves who has made a release, and `faster_way` measures whether the datagram is faster.
+//!   proves who has made a release.
 //! * `elsewhere`: the master lets barriers meet at a coordinator, and takes them back.
 //!
 //! While all members live on one host, they meet in the page of that host, and no daemon takes part.
@@ -16,7 +16,6 @@
 mod arrivals;
 mod chain;
 mod elsewhere;
-mod faster_way;
 mod meeting;
 mod release;
 

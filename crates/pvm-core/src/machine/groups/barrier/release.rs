@@ -5,7 +5,6 @@
 //! be lost. So the release is repeated on the control links of hosts that have not shown within [`REPEAT_AFTER`] that they
 //! know it; the next arrival of one of their members shows it.
 use super::chain::Chain;
-use super::faster_way::FasterWay;
 use super::meeting::Pending;
 use super::{Group, Shared};
 use crate::codes::Code;
@@ -43,7 +42,6 @@ pub(super) struct Releases {
     /// When the last release is repeated, and when it is at the latest.
     repeat_at: Option<Time>,
     repeat_by: Time,
-    faster_way: FasterWay,
 }
 
 impl Releases {
@@ -57,7 +55,7 @@ impl Releases {
     }
     /// Ends the chain, because the members change.
     pub fn end_chain(&mut self) {
-        (self.chain, self.faster_way) = (None, FasterWay::default());
+        self.chain = None;
     }
     /// Returns the last release of the chain, or its anchor.
     pub fn last_of_chain(&self) -> Option<&Release> {
@@ -114,7 +112,6 @@ impl Group {
         } else if may_release && pending.arrivals.iter().any(|(tid, _)| tid.host() != own) {
             self.release(core, shared, pending);
         } else {
-            self.barrier.releases.faster_way.interrupt();
             self.tell_each(core, pending.by_host(), outcome, None, false);
         }
         if let Some(host) = page_host {
@@ -132,15 +129,10 @@ impl Group {
     }
 
     /// Returns whether a barrier that the whole group has reached is to be released by broadcast to these other hosts.
-    fn is_broadcast(&mut self, core: &Core, shared: &Shared, lan: bool, hosts: &Ended) -> bool {
+    fn is_broadcast(core: &Core, shared: &Shared, lan: bool, hosts: &Ended) -> bool {
         let reached = hosts.keys().filter(|host| !shared.reach.is_out_of_reach(**host)).count();
-        let may_be = core.settings.broadcast.is_some() && reached * 2 > hosts.len();
-        let faster_way = &mut self.barrier.releases.faster_way;
-        if may_be && !lan && hosts.len() >= core.settings.barrier_broadcast_hosts {
-            return faster_way.is_broadcast(core.now);
-        }
-        faster_way.interrupt();
-        may_be && lan
+        let is_worth_it = lan || hosts.len() >= core.settings.barrier_broadcast_hosts;
+        core.settings.broadcast.is_some() && is_worth_it && reached * 2 > hosts.len()
     }
 
     /// Releases a barrier that the whole group has reached. A coordinator discloses a release for each barrier; the master
@@ -150,7 +142,7 @@ impl Group {
         let mut ended = pending.by_host();
         let here = ended.remove(&own).unwrap_or_default();
         shared.reach.count_barrier();
-        let is_broadcast = self.is_broadcast(core, shared, pending.lan, &ended);
+        let is_broadcast = Group::is_broadcast(core, shared, pending.lan, &ended);
         let chain = self.barrier.releases.chain.as_mut().filter(|_| is_broadcast || !core.is_master());
         let release = chain.and_then(|chain| chain.disclose(&one_way));
         match &release {
