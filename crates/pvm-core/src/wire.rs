@@ -23,7 +23,7 @@ pub use crate::proto::{decode, encode};
 /// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
 /// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test
 /// compares the formats of the frames with `formats/daemons.txt`.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// A frame on the control link between two daemons. The longest frame contains a frame of a task.
 ///
@@ -81,8 +81,6 @@ pub struct MachineSettings {
     pub host_watches: u64,
     /// When receivers pace long messages.
     pub pacing: Pacing,
-    /// The number of hosts with members of a group from which on arrivals at barriers travel along a tree.
-    pub barrier_tree_hosts: u32,
     /// The number of other hosts with members from which on barriers may be released by broadcast.
     pub barrier_broadcast_hosts: u32,
     /// The multicast group to which hosts send what is for all hosts, unless the machine does without it.
@@ -269,19 +267,17 @@ pub enum Frame {
     Recalled { id: u64, number: u64, passed: u32, arrivals: Vec<Arrival> },
     /// Coordinator to the master: take back the barriers of the group.
     HandBack { id: u64 },
-    /// To the master: the sender has become busy, or is no longer.
-    Busy { busy: bool },
+
+    // ----- order
+    /// On the control link: the frames behind this one come after what the sender has put into flows until now. In band:
+    /// that has come.
+    Fence,
 
     // ----- fabrics
     /// `from` wants a link on a fabric to `to`. The answer is `FabricAnswer`.
     Fabric { number: u32, from: Tid, to: Tid, offer: FabricOffer, cause: LinkCause },
     /// The answer to `Fabric`.
     FabricAnswer { number: u32, answer: LinkAnswer },
-
-    // ----- order
-    /// On the control link: the frames behind this one come after what the sender has put into flows until now. In band:
-    /// that has come.
-    Fence,
 }
 
 impl Frame {

@@ -89,7 +89,6 @@ fn of_the_master(life: &mut Life) -> Frame {
                 host_watches: u64::MAX,
                 pacing: Pacing::Off,
                 order: Order::Hosts,
-                barrier_tree_hosts: 1,
                 barrier_broadcast_hosts: 1,
                 fabric: Default::default(),
                 broadcast: None,
@@ -165,8 +164,7 @@ fn of_groups(life: &mut Life) -> Frame {
         }
         8 => Frame::ReleaseMissed,
         9 => Frame::HandBack { id },
-        10 => Frame::Busy { busy: life.prng.bool() },
-        11 => {
+        10 => {
             let arrival = Arrival { tid, turn, version: turn, count: -1, lan: false };
             Frame::Recalled { id, number, passed: instance, arrivals: vec![arrival; life.prng.usize(..50)] }
         }

@@ -111,9 +111,7 @@ impl Node {
             key,
             broadcast: Some(SocketAddrV4::new(Ipv4Addr::new(239, 255, 0, 1), FIRST_PORT)),
             // So few that all ways of a release are taken.
-            barrier_tree_hosts: 3,
             barrier_broadcast_hosts: 5,
-            barriers_leave_busy_hosts: true,
             one_way,
             ..Settings::new(host)
         };

@@ -115,11 +115,8 @@ impl Settings {
                 default
             })
         };
-        settings.machine.barrier_tree_hosts = hosts_from("HPVM_BARRIER_TREE", machine::BARRIER_TREE_HOSTS);
         settings.machine.barrier_broadcast_hosts =
             hosts_from("HPVM_BARRIER_BROADCAST", machine::BARRIER_BROADCAST_HOSTS);
-        settings.machine.barriers_leave_busy_hosts =
-            variable("HPVM_BARRIER_LEAVE_BUSY").is_some_and(|value| value != "0");
         settings.machine.halt_grace = seconds(variable("HPVM_HALT_GRACE"), machine::HALT_GRACE);
         settings.machine.host_timeout = seconds(variable("HPVM_HOST_TIMEOUT"), machine::HOST_TIMEOUT);
         Ok(settings)

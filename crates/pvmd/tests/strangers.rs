@@ -229,7 +229,6 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         host_watches: 1000,
         pacing: Pacing::default(),
         order: proto::Order::Hosts,
-        barrier_tree_hosts: 48,
         barrier_broadcast_hosts: 3,
         fabric: Default::default(),
         broadcast: None,

@@ -57,7 +57,6 @@ impl Parts {
             Frame::HandBack { id } if core.is_master() => {
                 self.groups.with(id, |group, shared| group.handed_back(core, shared, from));
             }
-            Frame::Busy { busy } if core.is_master() => self.groups.host_busy(core, from, busy),
             Frame::BarriersListed { number, waiting } if core.is_master() => {
                 self.groups.listed_there(core, from, number, waiting);
             }
@@ -141,7 +140,6 @@ impl Parts {
             | Frame::GroupTaken { .. }
             | Frame::Recalled { .. }
             | Frame::HandBack { .. }
-            | Frame::Busy { .. }
             | Frame::BarriersListed { .. }
             | Frame::StartNews { .. }
             | Frame::Left { .. }

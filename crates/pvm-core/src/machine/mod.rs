@@ -9,7 +9,7 @@
 //!
 //! * `group_page`, `action`, `limits`, `index`: types
 //! * `fences`: the order of frames on control links
-//! * `task_table`, `settings`, `load`, `host_table`, `roles`, `link_quality`, `links`, `pending_acks`, `open_requests`: tables
+//! * `task_table`, `settings`, `host_table`, `roles`, `link_quality`, `links`, `pending_acks`, `open_requests`: tables
 //! * `event`, `core`, `outbox`: events, all tables together, and the functions that send
 //! * `tasks`: enrollment, introductions, death, exit statuses
 //! * `traces`, `output`, `notify`, `mailbox`, `contexts`, `direct`, `groups`: PVM's functions of these names
@@ -39,7 +39,6 @@ mod index;
 pub mod limits;
 mod link_quality;
 mod links;
-mod load;
 mod mailbox;
 mod membership;
 mod notify;
@@ -64,17 +63,14 @@ mod tests;
 pub use action::{Action, Company, Connection, DirectTicket, Found, HostStart, SpawnId, Start};
 pub use group_page::{Barrier, GroupAction, Listing};
 pub use limits::Limits;
-pub use load::LOAD_READ_EVERY;
 pub use membership::{KNOWN_AS, WELCOME_WAIT};
 pub use settings::{
-    BARRIER_BROADCAST_HOSTS, BARRIER_PATIENCE, BARRIER_TREE_HOSTS, HALT_GRACE, HOST_TIMEOUT, HostSettings, OneWay,
-    Rank, Settings,
+    BARRIER_BROADCAST_HOSTS, BARRIER_PATIENCE, HALT_GRACE, HOST_TIMEOUT, HostSettings, OneWay, Rank, Settings,
 };
 pub use spawn::{BESIDE_VARIABLE, BIND_VARIABLE, InputOf, RunPlan};
 pub use task_table::TASKS_MAX;
 
 use self::core::Core;
-use self::load::Load;
 use self::output::CrossHost;
 use self::parts::Parts;
 use self::spawn::Observers;
@@ -88,13 +84,11 @@ use crate::wire::{
     DataCall, DirectCall, Frame, ResolvedHost, StartFailure, StartNews, StartOrder, Started, Taken, Waiting,
 };
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// The state of the virtual machine as one daemon knows it.
 pub struct Machine {
     core: Core,
     parts: Parts,
-    load: Load,
 }
 
 impl Machine {
@@ -102,7 +96,7 @@ impl Machine {
     pub fn new(settings: Settings) -> Machine {
         let core = Core::new(settings);
         let parts = Parts::new(&core);
-        Machine { core, parts, load: Load::default() }
+        Machine { core, parts }
     }
 
     /// Delivers all pending events.
@@ -406,25 +400,6 @@ impl Machine {
     pub fn handle_barrier_taken(&mut self, group: u64, taken: Taken) {
         let core = &mut self.core;
         self.parts.groups.with(group, |group, shared| group.page_taken(core, shared, taken));
-    }
-
-    /// Handles a reading of how long this daemon has run, and how long it has waited for a processor, since its start.
-    /// Readings closer than [`LOAD_READ_EVERY`] are ignored.
-    pub fn handle_load(&mut self, now: Time, ran: Duration, waited: Duration) {
-        self.advance_time(now);
-        if let Some(busy) = self.load.read(now, ran, waited) {
-            self.set_busy(busy);
-        }
-    }
-
-    /// Sets whether this host is busy, as [`Machine::handle_load`] does: barriers of groups avoid busy hosts.
-    pub fn set_busy(&mut self, busy: bool) {
-        let own = self.own_host();
-        match self.core.is_master() {
-            true => self.parts.groups.host_busy(&mut self.core, own, busy),
-            false => self.core.send_master(Frame::Busy { busy }),
-        }
-        self.settle();
     }
 
     /// Handles the bytes of [`Action::Broadcast`]. Anybody on the network may have sent it, at any time and any

@@ -16,9 +16,6 @@ pub const HALT_GRACE: Duration = Duration::from_secs(2);
 /// How long a barrier waits for substitutes of members that were gone before the barrier began. A program may take long
 /// to start a substitute.
 pub const BARRIER_PATIENCE: Duration = Duration::from_secs(30);
-/// The number of hosts with members from which on hosts send arrivals at barriers to one another: none. No measurement
-/// has shown that this is faster (decision 34).
-pub const BARRIER_TREE_HOSTS: usize = usize::MAX;
 /// The number of other hosts with members from which on barriers are released by broadcast.
 pub const BARRIER_BROADCAST_HOSTS: usize = 3;
 /// How long a host may be silent before it is considered dead.
@@ -80,14 +77,9 @@ pub struct Settings {
     pub fabric: Wish,
     /// The multicast group to which hosts send what is for all hosts, as the master sets it (`PVM_BROADCAST`).
     pub broadcast: Option<SocketAddrV4>,
-    /// The number of hosts with members from which on hosts send their arrivals at barriers to one another, as the
-    /// master sets it (`HPVM_BARRIER_TREE`).
-    pub barrier_tree_hosts: usize,
     /// The number of other hosts with members from which on the master releases barriers by broadcast
     /// (`HPVM_BARRIER_BROADCAST`).
     pub barrier_broadcast_hosts: usize,
-    /// Whether barriers over several hosts leave busy hosts by themselves; at the master (`HPVM_BARRIER_LEAVE_BUSY`).
-    pub barriers_leave_busy_hosts: bool,
     /// What proves that releases of barriers are the master's; without it, they go to each host by itself.
     pub one_way: Option<OneWay>,
     /// Other names of this host.
@@ -139,9 +131,7 @@ impl Settings {
             pacing: Pacing::default(),
             order: Order::default(),
             broadcast: None,
-            barrier_tree_hosts: BARRIER_TREE_HOSTS,
             barrier_broadcast_hosts: BARRIER_BROADCAST_HOSTS,
-            barriers_leave_busy_hosts: false,
             one_way: None,
             aliases: Vec::new(),
             addresses: Vec::new(),

@@ -297,21 +297,14 @@ impl World {
 
     fn some_group(&mut self, task: TaskId) {
         let groups = 2 + self.scenario.tasks / TASKS_PER_GROUP;
-        let (hosts, node) = (self.scenario.hosts, self.tasks[task].node);
+        let hosts = self.scenario.hosts;
         let one = &mut self.tasks[task];
         let name = format!("group{}", one.prng.below(groups));
-        let request = match one.prng.below(7) {
+        let request = match one.prng.below(6) {
             0 | 1 => Request::JoinGroup(text(&name)),
             2 => Request::Group(text(&name)),
             // Barriers of the task's groups are to meet there.
             3 | 4 => Request::SetGroupHost(Tid::host_number(1 + one.prng.below(hosts + 1) as u32)),
-            5 => {
-                // Barriers avoid busy hosts.
-                let busy = one.prng.below(2) == 0;
-                self.nodes[node].machine.set_busy(busy);
-                self.run_node(node);
-                return self.plan_step(task);
-            }
             _ => {
                 one.joined.retain(|(joined, ..)| *joined != name);
                 Request::LeaveGroup(text(&name))

@@ -45,8 +45,6 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("HPVM_ORDER", "hosts"),
     ("HPVM_BARRIER_PATIENCE", "30"),
     ("HPVM_BARRIER_BROADCAST", "3"),
-    ("HPVM_BARRIER_TREE", "off"),
-    ("HPVM_BARRIER_LEAVE_BUSY", "0"),
 ];
 
 /// Where a value comes from.

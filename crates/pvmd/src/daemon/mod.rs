@@ -56,7 +56,6 @@ mod direct;
 mod execute;
 mod host_links;
 mod hosts;
-mod load;
 mod output;
 mod pending_work;
 mod processes;
@@ -362,10 +361,6 @@ impl Daemon {
     }
 
     fn check(&mut self, now: Time) {
-        if let Some((ran, waited)) = load::read() {
-            self.machine.handle_load(now, ran, waited);
-            self.execute_actions();
-        }
         self.resume_outputs();
         self.end_closed_outputs();
         // A thread may not have told what it has started before it met a file system that does not answer.

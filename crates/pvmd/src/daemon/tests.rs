@@ -136,7 +136,6 @@ impl Fixture {
             host_watches: 1000,
             pacing: Pacing::default(),
             order: Order::Hosts,
-            barrier_tree_hosts: 48,
             barrier_broadcast_hosts: 3,
             fabric: Default::default(),
             broadcast: None,

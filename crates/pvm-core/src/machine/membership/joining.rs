@@ -453,7 +453,6 @@ fn welcome_host(core: &mut Core, tid: Tid, new: &[Tid], options: HostOptions) {
         debug_mask: core.debug_mask,
         host_watches: core.settings.limits.host_watches as u64,
         pacing: core.settings.pacing,
-        barrier_tree_hosts: u32::try_from(core.settings.barrier_tree_hosts).unwrap_or(u32::MAX),
         barrier_broadcast_hosts: u32::try_from(core.settings.barrier_broadcast_hosts).unwrap_or(u32::MAX),
         broadcast: core.settings.broadcast,
         fabric: core.settings.fabric.clone(),

@@ -352,7 +352,6 @@ impl Membership {
         core.settings.pacing = shared.pacing;
         core.settings.order = shared.order;
         let hosts = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        core.settings.barrier_tree_hosts = hosts(shared.barrier_tree_hosts);
         core.settings.barrier_broadcast_hosts = hosts(shared.barrier_broadcast_hosts);
         core.settings.broadcast = shared.broadcast;
         let of_hostfile = Wish { setting: options.fabric.clone(), never_clear: false };

@@ -130,7 +130,7 @@ fn settings(name: &str, rank: Rank) -> Settings {
         HostSettings { name: name.into(), arch: "LINUX64".into(), speed: 1000, node: None, groups: None, dsig: 7 };
     let one_way = Some(OneWay { secret: [9; CHAIN_VALUE_BYTES], function: mix });
     let broadcast = Some(SocketAddrV4::new(Ipv4Addr::new(239, 255, 0, 1), 4000));
-    Settings { rank, one_way, broadcast, barrier_tree_hosts: 5, barriers_leave_busy_hosts: true, ..Settings::new(host) }
+    Settings { rank, one_way, broadcast, ..Settings::new(host) }
 }
 
 /// The one-way function of tests, which is not one.

@@ -56,7 +56,6 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
         host_watches: 0,
         pacing: Pacing::Off,
         order: Order::Hosts,
-        barrier_tree_hosts: 48,
         barrier_broadcast_hosts: 3,
         fabric: Default::default(),
         broadcast: None,

@@ -1,6 +1,6 @@
 //! Tests of the rules: one machine with its tasks (`world`), and several connected machines (`fleet`).
 
-mod barrier_trees;
+mod barriers_over_hosts;
 mod cross_host_groups;
 mod daemon_requests;
 mod data_link_breaks;
@@ -28,3 +28,4 @@ use super::*;
 use crate::proto::{FabricOffer, LinkCause, Request, RunSettings, TaskKind, ToTask, Welcome};
 use crate::wire::{HostOptions, KEY_BYTES, LinkAnswer, Refusal};
 use std::collections::VecDeque;
+use std::time::Duration;

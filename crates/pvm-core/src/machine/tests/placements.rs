@@ -1,6 +1,6 @@
 //! Barriers that meet at another host than the master: its choice, its death at any moment, changes while barriers are
 //! open, and hosts that lie.
-use super::barrier_trees::{Programs, fleet, says};
+use super::barriers_over_hosts::{Programs, fleet, says};
 use super::fleet::{Fleet, MASTER};
 use super::*;
 use crate::proto::GroupPlace;
@@ -44,7 +44,7 @@ fn waits(programs: &Programs) -> usize {
 fn barriers_meet_in_step_at_the_host_that_a_member_names() {
     for broadcast in [1, usize::MAX] {
         for seed in 1..=20 {
-            let mut fleet = fleet(6, seed, [3, usize::MAX][seed as usize % 2], broadcast);
+            let mut fleet = fleet(6, seed, broadcast);
             fleet.loses_datagrams = seed % 4 == 0;
             // With and without members there and at the master.
             let hosts = [&[1, 2, 3, 4, 5, 5][..], &[2, 3, 4, 6], &[1, 2, 3, 6]][seed as usize % 3];
@@ -70,7 +70,7 @@ fn barriers_meet_in_step_at_the_host_that_a_member_names() {
 fn the_death_of_the_coordinator_hangs_no_barrier_and_opens_none_early() {
     let mut open_at_death = 0;
     for seed in 1..=400 {
-        let mut fleet = fleet(5, seed, usize::MAX, [1, usize::MAX][seed as usize % 2]);
+        let mut fleet = fleet(5, seed, [1, usize::MAX][seed as usize % 2]);
         let dies = Fleet::host(3);
         let hosts = [&[1, 2, 4, 5][..], &[2, 4, 4, 5]][seed as usize / 2 % 2];
         let mut programs = meeting_at(&mut fleet, hosts, dies);
@@ -116,7 +116,7 @@ fn the_death_of_the_coordinator_hangs_no_barrier_and_opens_none_early() {
 #[test]
 fn the_place_changes_while_barriers_are_open() {
     for seed in 1..=60 {
-        let mut fleet = fleet(5, seed, usize::MAX, [1, usize::MAX][seed as usize % 2]);
+        let mut fleet = fleet(5, seed, [1, usize::MAX][seed as usize % 2]);
         let mut programs = meeting_at(&mut fleet, &[1, 2, 3, 4, 5, 5], Fleet::host(3));
         for _ in 0..20 {
             let namer = fleet.task(MASTER);
@@ -140,7 +140,7 @@ fn the_place_changes_while_barriers_are_open() {
 fn members_hosts_and_places_that_come_and_go_leave_nobody_waiting() {
     let (mut opened, mut failed, mut elsewhere) = (0, 0, 0);
     for seed in 1..=120 {
-        let mut fleet = fleet(8, seed, [3, usize::MAX][seed as usize % 2], [2, usize::MAX, 5][seed as usize % 3]);
+        let mut fleet = fleet(8, seed, [2, usize::MAX, 5][seed as usize % 3]);
         let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4, 5, 6, 7, 8, 2, 5]);
         programs.leaves_count_open = false;
         for turn in 0..200 {
@@ -163,10 +163,6 @@ fn members_hosts_and_places_that_come_and_go_leave_nobody_waiting() {
                 }
                 3 => programs.arrive(&mut fleet, member, all.div_ceil(2)),
                 4..8 => _ = fleet.send(tid, Request::SetGroupHost(other)),
-                8 | 9 if other != MASTER => {
-                    let busy = fleet.prng.below(2) == 0;
-                    says(&mut fleet, other, MASTER, Frame::Busy { busy });
-                }
                 10 => fleet.pass(PAUSED),
                 11 => fleet.pass(PREPARED),
                 _ => programs.arrive(&mut fleet, member, all),
@@ -200,7 +196,7 @@ fn members_hosts_and_places_that_come_and_go_leave_nobody_waiting() {
 #[test]
 fn a_member_that_dies_makes_the_barrier_fail_or_stays_counted() {
     for seed in 1..=60 {
-        let mut fleet = fleet(4, seed, usize::MAX, usize::MAX);
+        let mut fleet = fleet(4, seed, usize::MAX);
         let mut programs = meeting_at(&mut fleet, &[1, 2, 3, 4], Fleet::host(3));
         // It dies after it has arrived, at its host or with it; or before.
         let (arrives, with_host) = (seed % 2 == 0, seed % 3 == 0);
@@ -228,7 +224,7 @@ fn a_member_that_dies_makes_the_barrier_fail_or_stays_counted() {
 
 #[test]
 fn a_slow_barrier_and_a_count_of_some_members_go_to_the_master() {
-    let mut fleet = fleet(3, 1, usize::MAX, usize::MAX);
+    let mut fleet = fleet(3, 1, usize::MAX);
     let there = Fleet::host(2);
     let mut programs = meeting_at(&mut fleet, &[1, 2, 3], there);
     (0..2).for_each(|member| programs.arrive(&mut fleet, member, 3));
@@ -251,7 +247,7 @@ fn a_slow_barrier_and_a_count_of_some_members_go_to_the_master() {
 
 #[test]
 fn a_coordinator_without_a_link_to_a_host_gets_no_barriers_and_no_blame() {
-    let mut fleet = fleet(4, 1, usize::MAX, usize::MAX);
+    let mut fleet = fleet(4, 1, usize::MAX);
     fleet.refuse(Fleet::host(2), Fleet::host(3));
     let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4]);
     name(&mut fleet, programs.members[0].tid, Fleet::host(3));
@@ -262,7 +258,7 @@ fn a_coordinator_without_a_link_to_a_host_gets_no_barriers_and_no_blame() {
 
 #[test]
 fn a_new_chain_follows_when_one_is_used_up() {
-    let mut fleet = fleet(3, 1, usize::MAX, usize::MAX);
+    let mut fleet = fleet(3, 1, usize::MAX);
     let mut programs = meeting_at(&mut fleet, &[1, 2, 3], Fleet::host(2));
     let mut at_master = 0;
     for _ in 0..1100 {
@@ -276,60 +272,8 @@ fn a_new_chain_follows_when_one_is_used_up() {
 }
 
 #[test]
-fn barriers_leave_a_busy_host_and_do_not_return_by_themselves() {
-    let mut fleet = fleet(4, 1, usize::MAX, usize::MAX);
-    let mut programs = Programs::new(&mut fleet, &[1, 2, 3, 4]);
-    let settles_at = |fleet: &mut Fleet, programs: &mut Programs| {
-        programs.pass(fleet, 1);
-        fleet.pass(PREPARED);
-        programs.pass(fleet, 1);
-        place(fleet)
-    };
-    assert_eq!(settles_at(&mut fleet, &mut programs), MASTER);
-    let busy = |fleet: &mut Fleet, host: u32, busy| match host {
-        1 => fleet.machine(MASTER).set_busy(busy),
-        host => says(fleet, Fleet::host(host), MASTER, Frame::Busy { busy }),
-    };
-    busy(&mut fleet, 2, true);
-    busy(&mut fleet, 1, true);
-    assert_eq!(settles_at(&mut fleet, &mut programs), Fleet::host(3));
-    busy(&mut fleet, 1, false);
-    assert_eq!(settles_at(&mut fleet, &mut programs), Fleet::host(3), "it is good enough");
-    busy(&mut fleet, 3, true);
-    assert_eq!(settles_at(&mut fleet, &mut programs), MASTER);
-    busy(&mut fleet, 1, true);
-    assert_eq!(settles_at(&mut fleet, &mut programs), Fleet::host(4));
-    busy(&mut fleet, 4, true);
-    assert_eq!(settles_at(&mut fleet, &mut programs), Fleet::host(4), "all are busy");
-    // The user's word counts more.
-    name(&mut fleet, programs.members[1].tid, Fleet::host(2));
-    assert_eq!(settles_at(&mut fleet, &mut programs), Fleet::host(2));
-    name(&mut fleet, programs.members[1].tid, Tid::NONE);
-    busy(&mut fleet, 4, false);
-    fleet.kill(Fleet::host(4));
-    fleet.settle();
-    programs.forget(|tid| tid.host() == Fleet::host(4));
-    programs.members.iter_mut().for_each(|member| member.passed = 0);
-    assert_eq!(settles_at(&mut fleet, &mut programs), MASTER, "the last one is gone, and all are busy");
-    assert_eq!(programs.failed, 0);
-}
-
-#[test]
-fn barriers_stay_at_a_busy_host_unless_they_are_to_leave_it() {
-    let mut fleet = fleet(3, 1, usize::MAX, usize::MAX);
-    fleet.machine(MASTER).core.settings.barriers_leave_busy_hosts = false;
-    let mut programs = Programs::new(&mut fleet, &[1, 2, 3]);
-    fleet.machine(MASTER).set_busy(true);
-    for _ in 0..3 {
-        programs.pass(&mut fleet, 1);
-        fleet.pass(PREPARED);
-    }
-    assert_eq!((place(&fleet), programs.failed), (MASTER, 0));
-}
-
-#[test]
 fn the_hostfile_names_hosts_and_excludes_hosts() {
-    let mut fleet = fleet(4, 1, usize::MAX, usize::MAX);
+    let mut fleet = fleet(4, 1, usize::MAX);
     let says = |fleet: &mut Fleet, host: u32, groups| {
         let record = fleet.machine(MASTER).core.hosts.record_mut(Fleet::host(host)).expect("a host");
         record.entry.groups = groups;
@@ -347,13 +291,13 @@ fn the_hostfile_names_hosts_and_excludes_hosts() {
     let joins = fleet.task(MASTER);
     fleet.ask(joins, Request::JoinGroup(ByteBuf::from(b"other".to_vec())));
     says(&mut fleet, 4, Some(true));
-    fleet.machine(MASTER).set_busy(true);
+    name(&mut fleet, joins, Tid::NONE);
     assert_eq!(settles_at(&mut fleet), Fleet::host(4), "it has no members");
 }
 
 #[test]
 fn the_places_of_groups_are_listed_and_wrong_hosts_refused() {
-    let mut fleet = fleet(3, 1, usize::MAX, usize::MAX);
+    let mut fleet = fleet(3, 1, usize::MAX);
     let programs = meeting_at(&mut fleet, &[2, 3, 3], Fleet::host(3));
     let asker = fleet.task(Fleet::host(2));
     let places = vec![GroupPlace { name: ByteBuf::from(b"g".to_vec()), members: 3, hosts: 2, at: Fleet::host(3) }];
@@ -370,7 +314,7 @@ fn the_places_of_groups_are_listed_and_wrong_hosts_refused() {
 /// coordinator says about others is not believed.
 #[test]
 fn only_the_named_host_coordinates() {
-    let mut fleet = fleet(5, 3, usize::MAX, usize::MAX);
+    let mut fleet = fleet(5, 3, usize::MAX);
     let there = Fleet::host(3);
     let mut programs = meeting_at(&mut fleet, &[1, 2, 3, 4], there);
     let (stranger, id) = (Fleet::host(5), programs.group);
@@ -419,7 +363,7 @@ fn only_the_named_host_coordinates() {
 
 #[test]
 fn a_coordinator_that_keeps_silent_costs_a_second() {
-    let mut fleet = fleet(4, 5, usize::MAX, usize::MAX);
+    let mut fleet = fleet(4, 5, usize::MAX);
     let there = Fleet::host(4);
     let mut programs = meeting_at(&mut fleet, &[1, 2, 3], there);
     fleet.nodes.get_mut(&there).expect("a host").frozen = true;

@@ -1,17 +1,14 @@
 //! The members of this host at barriers over several hosts: their arrivals on the way to where the barrier meets, and the
 //! answers.
 //!
-//! An arrival with a count below the size of the group goes straight to the master. The others are combined: a host sends
-//! the arrivals of its members to the coordinator or up a tree. A host of the tree keeps what has arrived until all arrived
-//! that came this way to the barrier before, then sends it in one frame. It keeps nothing longer than [`HOLD`]; so a member
-//! that is late, or that never comes, delays the others' arrivals by a short time only, and the master alone decides about
-//! every arrival. In a large group the parent of a host is another host of the group ([`binomial`]); otherwise, and if
-//! there is no link to the parent, it is the master.
+//! An arrival with a count below the size of the group goes straight to the master. The others are combined: a host keeps
+//! the arrivals of its members until all have arrived that came to the barrier before, then sends them in one frame, to the
+//! coordinator or the master. It keeps nothing longer than [`HOLD`]; so a member that is late, or that never comes, delays
+//! the others' arrivals by a short time only.
 //!
-//! An arrival that went to another host than the master is sent again, to the master, if a host is lost, the member
-//! leaves, or the barrier has not ended after [`SEND_AGAIN_AFTER`]. The master recognizes it by its number.
+//! An arrival that went to the coordinator is sent again, to the master, if the barrier has not ended after
+//! [`SEND_AGAIN_AFTER`]. The master recognizes it by its number.
 use super::{Group, Shared};
-use crate::binomial;
 use crate::codes::Code;
 use crate::datagram_error::DatagramError;
 use crate::machine::action::Action;
@@ -25,10 +22,10 @@ use crate::wire::{Arrival, Frame};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long a host keeps arrivals back while others, which it expects, are missing. The master needs none of them
+/// How long a host keeps arrivals back while others, which it expects, are missing. Nobody needs any of them
 /// before the last member of the group arrives, so only arrivals that will be refused come late.
 const HOLD: Duration = Duration::from_millis(20);
-/// After this time an arrival that went to another host than the master is sent again, to the master.
+/// After this time an arrival that went to the coordinator is sent again, to the master.
 const SEND_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The arrival of a member of this host.
@@ -41,14 +38,14 @@ struct OwnArrival {
     is_gone: bool,
 }
 
-/// The arrivals that pass through this host, for one group.
+/// The arrivals of this host's members, for one group.
 #[derive(Default)]
 pub(super) struct Passage {
     /// The arrivals of this host's members that have not been answered, by member and number.
     own: BTreeMap<(Tid, u64), OwnArrival>,
     held: Vec<Arrival>,
-    /// The members that have arrived through this host at the present barrier, and those that are expected because they
-    /// did so at the barrier before.
+    /// The members that have arrived at the present barrier, and those that are expected because they did so at the barrier
+    /// before.
     seen: BTreeSet<Tid>,
     expected: BTreeSet<Tid>,
     /// When `held` is sent, at the latest.
@@ -100,23 +97,18 @@ impl Passage {
         self.expected.is_empty()
     }
 
-    /// Forgets who arrived, because the members or hosts have changed.
-    fn restart(&mut self) {
+    /// Begins a new chain of releases, or goes on without one, for other members or at another place.
+    pub fn begin_anew(&mut self, anchor: Option<Release>) {
         self.repeated = None;
         self.seen.clear();
         self.expected.clear();
-    }
-
-    /// Begins a new chain of releases, or goes on without one, for other members or at another place.
-    pub fn begin_anew(&mut self, anchor: Option<Release>) {
-        self.restart();
         self.known = anchor;
     }
 
     /// Returns the arrivals of this host's members that are not direct, for the master: now they are.
-    fn hand_over(&mut self, own: Tid) -> Vec<Arrival> {
+    fn hand_over(&mut self) -> Vec<Arrival> {
         self.repeat_at = None;
-        self.held.retain(|arrival| arrival.tid.host() != own);
+        self.held.clear();
         let due = self.own.values_mut().filter_map(|own| {
             let was_direct = std::mem::replace(&mut own.is_direct, true);
             (!was_direct).then(|| own.arrival.clone())
@@ -125,35 +117,14 @@ impl Passage {
     }
 
     /// Stops to follow the coordinator: returns what the master must know to take the barriers back.
-    pub fn report(&mut self, own: Tid) -> Report {
-        self.hand_over(own);
+    pub fn report(&mut self) -> Report {
+        self.hand_over();
         let passed = self.known.as_ref().map_or(0, |known| known.index);
         self.begin_anew(None);
         let arrivals = self.own.values().map(|own| own.arrival.clone()).collect();
         self.own.retain(|_, own| !own.is_gone);
         Report { passed, arrivals }
     }
-}
-
-/// Returns the tree of hosts with members: the master, then the other hosts in the order of the host table. Returns
-/// `None` if there are too few hosts.
-fn tree_of(core: &Core, group: &Group) -> Option<Vec<Tid>> {
-    let master = core.hosts.master();
-    let others = || group.hosts().filter(|host| *host != master);
-    (others().count() + 1 >= core.settings.barrier_tree_hosts)
-        .then(|| std::iter::once(master).chain(others()).collect())
-}
-
-/// Returns the host to which this host sends arrivals.
-fn parent(core: &Core, group: &Group) -> Tid {
-    let master = core.hosts.master();
-    let can_reach = |host: &Tid| *host == core.own_host() || core.links.is_up(*host);
-    let parent_in = |tree: Vec<Tid>| {
-        let own = tree.iter().position(|host| *host == core.own_host());
-        own.and_then(binomial::parent).map(|parent| tree[parent])
-    };
-    let coordinator = group.barrier.coordinator();
-    coordinator.or_else(|| tree_of(core, group).and_then(parent_in)).filter(can_reach).unwrap_or(master)
 }
 
 impl Group {
@@ -182,7 +153,7 @@ impl Group {
         if is_direct {
             self.send_to_master(core, shared, vec![arrival]);
         } else {
-            self.pass_on(core, shared, vec![arrival]);
+            self.pass_on(core, shared, arrival);
         }
     }
 
@@ -191,20 +162,7 @@ impl Group {
         if self.broken { Code::NoGroup } else { Code::NotInGroup }
     }
 
-    /// Connects this host to its children in the tree. A child uses the link as soon as it is there. If it cannot be
-    /// made, the child's arrivals go to the master, and nobody is to blame.
-    fn connect_children(&mut self, core: &mut Core) {
-        if self.barrier.coordinator().is_some() || !self.barrier.passage.seen.is_empty() {
-            return;
-        }
-        let Some(tree) = tree_of(core, self) else { return };
-        let own = tree.iter().position(|host| *host == core.own_host());
-        for child in own.into_iter().flat_map(|own| binomial::children(own, tree.len())) {
-            core.try_link(tree[child]);
-        }
-    }
-
-    /// Handles arrivals that a host has sent: to the coordinator with that chain, to the master, or up the tree.
+    /// Handles arrivals that a host has sent: to the coordinator with that chain, or to the master.
     pub fn arrived(
         &mut self,
         core: &mut Core,
@@ -216,50 +174,30 @@ impl Group {
         match chain {
             Some(chain) => self.arrived_at_coordinator(core, shared, from, arrivals, chain),
             None if core.is_master() => self.arrived_at_master(core, shared, from, arrivals),
-            None => self.arrived_at_relay(core, shared, from, arrivals),
+            None => {}
         }
     }
 
-    /// Handles arrivals that another host sends up the tree through this host. Ignores those of a host without members.
-    fn arrived_at_relay(&mut self, core: &mut Core, shared: &mut Shared, from: Tid, arrivals: Vec<Arrival>) {
-        let own = core.own_host();
-        if !self.has_members_on(from) || !self.has_members_on(own) {
-            return;
-        }
-        let waiting = &self.barrier.passage.held;
-        let is_held = |tid: Tid| waiting.iter().any(|held| held.tid == tid);
-        let is_due = |arrival: &Arrival| {
-            arrival.tid.host() != own && self.instance_of(arrival.tid).is_some() && !is_held(arrival.tid)
-        };
-        let mut due: Vec<Arrival> = arrivals.into_iter().filter(is_due).collect();
-        due.sort_by_key(|arrival| arrival.tid);
-        due.dedup_by_key(|arrival| arrival.tid);
-        self.pass_on(core, shared, due);
-    }
-
-    /// Adds arrivals to those that are kept here. Sends all of them if nobody else is expected.
-    fn pass_on(&mut self, core: &mut Core, shared: &mut Shared, arrivals: Vec<Arrival>) {
-        self.connect_children(core);
-        let passage = &mut self.barrier.passage;
-        let complete = arrivals.into_iter().fold(false, |_, arrival| passage.add(arrival));
-        if complete {
-            self.send_held(core, shared);
-        } else if !passage.held.is_empty() {
-            passage.hold_until.get_or_insert(core.now + HOLD);
+    /// Adds an arrival to those that are kept here. Sends all of them if nobody else is expected.
+    fn pass_on(&mut self, core: &mut Core, shared: &mut Shared, arrival: Arrival) {
+        match self.barrier.passage.add(arrival) {
+            true => self.send_held(core, shared),
+            false => _ = self.barrier.passage.hold_until.get_or_insert(core.now + HOLD),
         }
     }
 
-    /// Sends the arrivals that are kept here to the coordinator or up the tree.
+    /// Sends the arrivals that are kept here to the coordinator or the master.
     pub(super) fn send_held(&mut self, core: &mut Core, shared: &mut Shared) {
         self.barrier.passage.hold_until = None;
         let arrivals = std::mem::take(&mut self.barrier.passage.held);
         if arrivals.is_empty() {
             return;
         }
-        let to = parent(core, self);
-        let is_for_coordinator = self.barrier.coordinator() == Some(to);
+        let can_reach = |host: &Tid| *host == core.own_host() || core.links.is_up(*host);
+        let coordinator = self.barrier.coordinator().filter(can_reach);
+        let to = coordinator.unwrap_or(core.hosts.master());
         let passage = &mut self.barrier.passage;
-        let chain = passage.known.as_ref().filter(|_| is_for_coordinator).map(|known| known.chain);
+        let chain = passage.known.as_ref().filter(|_| coordinator.is_some()).map(|known| known.chain);
         for arrival in &arrivals {
             let own = passage.own.get_mut(&(arrival.tid, arrival.turn));
             own.into_iter().for_each(|own| own.is_direct = to == core.hosts.master());
@@ -282,7 +220,7 @@ impl Group {
 
     /// Sends to the master the arrivals of this host's members that it may not have.
     fn send_again(&mut self, core: &mut Core, shared: &mut Shared) {
-        let arrivals = self.barrier.passage.hand_over(core.own_host());
+        let arrivals = self.barrier.passage.hand_over();
         if !arrivals.is_empty() {
             self.send_to_master(core, shared, arrivals);
         }
@@ -299,19 +237,6 @@ impl Group {
         }
         if is_due(self.barrier.passage.repeat_at) {
             self.send_again(core, shared);
-        }
-    }
-
-    /// Handles the loss of a host: it may have kept arrivals of this host's members. If there is a coordinator, and the
-    /// loss concerns the group, the master takes the barriers back.
-    pub(super) fn passage_host_lost(&mut self, core: &mut Core, shared: &mut Shared) {
-        let passage = &self.barrier.passage;
-        // The news that members have gone comes before that of their host, and `seen` begins anew with it.
-        let has_sent = !(passage.own.is_empty() && passage.held.is_empty() && passage.seen.is_empty());
-        if self.barrier.coordinator().is_none() && has_sent {
-            self.send_held(core, shared);
-            self.send_again(core, shared);
-            self.barrier.passage.restart();
         }
     }
 

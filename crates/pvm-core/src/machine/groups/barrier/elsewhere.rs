@@ -2,7 +2,7 @@
 //!
 //! Membership stays at the master. Only barriers of the whole group, between hosts, can meet at another host: at the one
 //! that a member has named (`PvmGroupHost`), otherwise at the one that the hostfile names (`groups=yes`), otherwise, if the
-//! present place is not allowed (`groups=no`) or says that it is busy, at a host with members.
+//! present place is not allowed (`groups=no`), at a host with members.
 //!
 //! A coordinator is appointed at the end of a barrier, when no member waits anywhere. The hosts with members learn who it
 //! is, and the anchor of a new chain of releases; the coordinator also learns the secret of the chain. From then on it
@@ -84,8 +84,6 @@ pub(super) struct Pauses {
 pub struct Wishes {
     /// The hosts that tasks have named.
     named: BTreeMap<Tid, Tid>,
-    /// The hosts that say that they are busy.
-    busy: BTreeSet<Tid>,
 }
 
 impl Wishes {
@@ -96,7 +94,6 @@ impl Wishes {
         self.named.remove(&tid);
     }
     pub fn host_gone(&mut self, host: Tid) {
-        self.busy.remove(&host);
         self.named.retain(|tid, named| tid.host() != host && *named != host);
     }
 }
@@ -112,15 +109,6 @@ impl Groups {
         };
         self.wishes_changed(core);
         Ok(Reply::Done)
-    }
-
-    /// Handles a host's news that it has become busy, or is no longer.
-    pub fn host_busy(&mut self, core: &mut Core, host: Tid, busy: bool) {
-        match busy && core.settings.barriers_leave_busy_hosts {
-            true => self.shared.wishes.busy.insert(host),
-            false => self.shared.wishes.busy.remove(&host),
-        };
-        self.wishes_changed(core);
     }
 
     /// Takes back the barriers that are to meet elsewhere, and prepares for that.
@@ -157,8 +145,7 @@ impl Group {
         }
         let refused: BTreeSet<Tid> = core.hosts.with_groups(false).collect();
         let present = self.barrier.coordinator().unwrap_or(own);
-        let hosts = || [present, own].into_iter().chain(self.hosts()).filter(|host| !refused.contains(host));
-        hosts().find(|host| !wishes.busy.contains(host)).or_else(|| hosts().next()).unwrap_or(own)
+        [present, own].into_iter().chain(self.hosts()).find(|host| !refused.contains(host)).unwrap_or(own)
     }
 
     /// Lets hosts open the links that they need if the barriers of the group are to meet elsewhere; returns that host.
@@ -238,7 +225,7 @@ impl Group {
             core.acks.expect(*host, Ack::Group(number), core.now);
             self.tell_host(core, *host, GroupChange::Recall { number });
         }
-        let reports = vec![(own, self.barrier.passage.report(own))];
+        let reports = vec![(own, self.barrier.passage.report())];
         self.barrier.place = Place::TakenBack(Recall { number, by, need, missing, reports, pauses });
         self.finish_recall(core, shared);
     }
@@ -340,7 +327,7 @@ impl Group {
     /// Stops to follow the coordinator, and returns what the master must know to take the barriers back.
     pub fn recalled(&mut self, core: &Core) -> Report {
         let own = core.own_host();
-        let mut report = self.barrier.passage.report(own);
+        let mut report = self.barrier.passage.report();
         if self.barrier.coordinator() == Some(own) {
             self.barrier.releases = Releases::default();
             let Pending { arrivals, lan, .. } = self.barrier.pending.take().unwrap_or_default();

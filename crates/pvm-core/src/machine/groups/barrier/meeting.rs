@@ -229,31 +229,28 @@ impl Group {
             }
             return;
         }
-        for arrival in arrivals {
-            let host = arrival.tid.host();
-            let will_report = matches!(&self.barrier.place, Place::TakenBack(recall) if recall.awaits(host));
+        // A host speaks for its own members.
+        for arrival in arrivals.into_iter().filter(|arrival| arrival.tid.host() == from) {
+            let will_report = matches!(&self.barrier.place, Place::TakenBack(recall) if recall.awaits(from));
             if will_report {
                 continue;
             }
-            if self.is_new(core, from, &arrival) {
-                self.release_confirmed(shared, host, core.now);
+            if self.is_new(core, &arrival) {
+                self.release_confirmed(shared, from, core.now);
                 self.arrive_at_master(core, shared, arrival);
-            } else if host == from {
+            } else {
                 self.repeat_release_of(core, (arrival.tid, arrival.turn));
             }
         }
     }
 
-    /// Returns whether an arrival is to be counted. It is not if it comes a second time, or if it is older than the
-    /// membership, or if its sender may not speak for the member: a host speaks for its own members, and if it has members
-    /// in the group, for all members of hosts other than the master.
-    fn is_new(&mut self, core: &mut Core, from: Tid, arrival: &Arrival) -> bool {
-        let is_own = arrival.tid.host() == from;
-        if is_own && !self.barrier.turns.contains_key(&arrival.tid) {
+    /// Returns whether an arrival of a member is to be counted. It is not if it comes a second time, or if it is older than
+    /// the membership.
+    fn is_new(&mut self, core: &mut Core, arrival: &Arrival) -> bool {
+        if !self.barrier.turns.contains_key(&arrival.tid) {
             self.tell(core, (arrival.tid, arrival.turn), Err(self.code_for_strangers()));
         }
-        (is_own || arrival.tid.host() != core.own_host() && self.has_members_on(from))
-            && self.barrier.note_turn(arrival)
+        self.barrier.note_turn(arrival)
     }
 
     /// Handles a new arrival at the master.

@@ -4,8 +4,8 @@
 //! there.) Every barrier goes the same way: a member arrives, its host sends the arrival to where the barrier meets,
 //! arrivals are counted there, and each host learns how the barrier has ended. The modules, in this order:
 //!
-//! * `arrivals`: the members of this host arrive, and learn how the barrier has ended. Their arrivals go straight to where
-//!   the barrier meets, or combined with those of others, along a tree.
+//! * `arrivals`: the members of this host arrive, and learn how the barrier has ended. Their arrivals go to where the barrier
+//!   meets, those of one host combined.
 //! * `meeting`: arrivals are counted, at the master or at a coordinator.
 //! * `release`: the hosts learn that the barrier has ended: by a frame for each, or by one datagram. `chain`
 //!   proves who has made a release.
@@ -54,7 +54,7 @@ enum Place {
 #[derive(Default)]
 pub(super) struct OverHosts {
     place: Place,
-    /// The arrivals that pass through this host.
+    /// The arrivals of this host's members.
     passage: Passage,
     /// Where the barrier meets: the members that have arrived.
     pending: Option<Pending>,
@@ -160,10 +160,9 @@ impl Group {
         self.barrier.releases.end_chain();
     }
 
-    /// Handles the loss of a host: it may coordinate, owe a report, have kept arrivals, or have a page with arrivals.
+    /// Handles the loss of a host: it may coordinate, owe a report, or have a page with arrivals.
     pub fn barrier_host_lost(&mut self, core: &mut Core, shared: &mut Shared, host: Tid) {
         self.coordination_host_lost(core, shared, host);
-        self.passage_host_lost(core, shared);
         self.page_host_lost(core, shared, host);
     }
 }
