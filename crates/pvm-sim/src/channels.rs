@@ -2,7 +2,7 @@
 //! back, and a peer that may die. Each run checks that every message comes once and in order, that nobody waits for ever, and
 //! that both tasks are on a lane again when all is well.
 use crate::prng::Prng;
-use crate::{Tried, Violation};
+use crate::{Coverage, Violation};
 use pvm_core::channel::{Fallback, GivenUp, Lane, LaneEnd, LaneKind, Peers, Receipts, Step, Unacknowledged, Wish};
 use pvm_core::tid::Tid;
 use std::collections::VecDeque;
@@ -76,11 +76,11 @@ struct Pair {
     relayed: [VecDeque<Relayed>; 2],
     wire: Option<Wire>,
     is_dead: bool,
-    tried: Tried,
+    tried: Coverage,
 }
 
 /// Runs one seed, and adds to what was tried. Returns what is wrong.
-pub fn run(seed: u64, tried: &mut Tried) -> Option<Violation> {
+pub fn run(seed: u64, tried: &mut Coverage) -> Option<Violation> {
     let side = || Side {
         peers: Peers::new(Some("4")),
         receipts: Receipts::default(),
@@ -96,7 +96,7 @@ pub fn run(seed: u64, tried: &mut Tried) -> Option<Violation> {
         relayed: Default::default(),
         wire: None,
         is_dead: false,
-        tried: Tried::default(),
+        tried: Coverage::default(),
     };
     let result = pair.run();
     tried.add(&pair.tried);
@@ -485,7 +485,7 @@ mod tests {
 
     #[test]
     fn every_message_comes_once_and_in_order_whatever_happens_to_the_lanes() {
-        let mut tried = Tried::default();
+        let mut tried = Coverage::default();
         for seed in 0..3000 {
             assert_eq!(run(seed, &mut tried), None, "seed {seed}");
         }

@@ -27,7 +27,7 @@ mod trace;
 mod tried;
 mod world;
 
-pub use tried::Tried;
+pub use tried::Coverage;
 pub use world::{Outcome, Violation};
 
 use scenario::Scenario;
@@ -41,7 +41,7 @@ pub fn run(seed: u64, scenario: &Scenario) -> Outcome {
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let text = text.unwrap_or_default();
         let violation = Some(Violation { invariant: "panic", text, hosts: Vec::new() });
-        let tried = Tried::default();
+        let tried = Coverage::default();
         Outcome { hash: 0, events: 0, end: 0, violation, tried, early_data_ends: 0, undecidable: 0 }
     });
     let violation = channels::run(seed, &mut outcome.tried);

@@ -3,7 +3,7 @@ use crate::prng::Prng;
 use crate::queue::SECOND;
 use crate::scenario::Scenario;
 use crate::world::World;
-use crate::{Outcome, Tried, run};
+use crate::{Coverage, Outcome, run};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,10 +37,10 @@ pub struct Failure {
 
 /// Runs seeds on all processors. Returns the failures, the number of events, and how often what
 /// the runs are about has occurred.
-pub fn run_seeds(first: u64, count: u64, hosts: Option<usize>, tasks: Option<usize>) -> (Vec<Failure>, u64, Tried) {
+pub fn run_seeds(first: u64, count: u64, hosts: Option<usize>, tasks: Option<usize>) -> (Vec<Failure>, u64, Coverage) {
     let next = AtomicU64::new(first);
     let one = || {
-        let (mut failures, mut events, mut tried) = (Vec::new(), 0, Tried::default());
+        let (mut failures, mut events, mut tried) = (Vec::new(), 0, Coverage::default());
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + count {
@@ -56,7 +56,7 @@ pub fn run_seeds(first: u64, count: u64, hosts: Option<usize>, tasks: Option<usi
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut all = (Vec::new(), 0, Tried::default());
+    let mut all = (Vec::new(), 0, Coverage::default());
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
         for thread in threads {
@@ -99,7 +99,7 @@ pub fn describe(seed: u64, scenario: &Scenario, lines: usize) -> String {
     };
     let mut text = String::new();
     let Some(violation) = &outcome.violation else {
-        let violation = crate::channels::run(seed, &mut Tried::default());
+        let violation = crate::channels::run(seed, &mut Coverage::default());
         return violation.map_or("all is well\n".into(), |violation| format!("seed {seed}: {}\n", violation.text));
     };
     let seconds = outcome.end as f64 / SECOND as f64;

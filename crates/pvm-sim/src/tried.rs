@@ -5,18 +5,18 @@ macro_rules! tried {
     ($($(#[doc = $doc:literal])+ $name:ident: $text:literal,)+) => {
         /// The counts.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        pub struct Tried {
+        pub struct Coverage {
             $($(#[doc = $doc])+ pub $name: u64,)+
         }
 
-        impl Tried {
+        impl Coverage {
             /// Returns each count with its description.
             pub fn counts(&self) -> Vec<(&'static str, u64)> {
                 vec![$(($text, self.$name),)+]
             }
 
             /// Adds the counts of another run.
-            pub fn add(&mut self, other: &Tried) {
+            pub fn add(&mut self, other: &Coverage) {
                 $(self.$name += other.$name;)+
             }
         }
@@ -64,14 +64,14 @@ tried! {
     fetched_again: "bodies fetched from the sender's host instead",
 }
 
-impl Tried {
+impl Coverage {
     /// Returns the descriptions of what never occurred.
     pub fn missing(&self) -> Vec<&'static str> {
         self.counts().into_iter().filter(|(_, count)| *count == 0).map(|(text, _)| text).collect()
     }
 }
 
-impl fmt::Display for Tried {
+impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<String> = self.counts().iter().map(|(text, count)| format!("{count} {text}")).collect();
         f.write_str(&all.join(", "))

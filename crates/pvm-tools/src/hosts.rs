@@ -10,7 +10,7 @@ use serde_bytes::ByteBuf;
 use std::process::ExitCode;
 
 /// The result of adding hosts.
-pub struct Added {
+pub struct AddResults {
     /// The hosts, in order.
     pub wanted: Vec<Wanted>,
     /// The tid or an error code of each host.
@@ -20,10 +20,10 @@ pub struct Added {
 
 /// Adds hosts to the machine. A host that is in the machine already stays; a host that is named twice is added once.
 /// (The console's `add` is in `console/commands.rs`.)
-pub fn add(session: &mut Session, wanted: Vec<Wanted>) -> Result<Added, Code> {
+pub fn add(session: &mut Session, wanted: Vec<Wanted>) -> Result<AddResults, Code> {
     let known = if wanted.is_empty() { Vec::new() } else { control::hosts(session)?.0 };
     let asked = to_ask(&wanted, &known);
-    let mut added = Added { results: vec![Code::DupHost.number(); wanted.len()], reasons: Vec::new(), wanted };
+    let mut added = AddResults { results: vec![Code::DupHost.number(); wanted.len()], reasons: Vec::new(), wanted };
     added.reasons = added.wanted.iter().map(|host| format!("{KNOWN_AS}{}", host.name)).collect();
     if asked.is_empty() {
         return Ok(added);
@@ -48,14 +48,14 @@ fn to_ask(wanted: &[Wanted], known: &[Host]) -> Vec<usize> {
     (0..wanted.len()).filter(|index| is_first(*index) && !is_known(&wanted[*index])).collect()
 }
 
-impl Added {
+impl AddResults {
     fn is_failure(code: i32) -> bool {
         code <= 0 && code != Code::DupHost.number()
     }
 
     /// Returns whether all hosts are in the machine now.
     pub fn is_complete(&self) -> bool {
-        !self.results.iter().any(|result| Added::is_failure(*result))
+        !self.results.iter().any(|result| AddResults::is_failure(*result))
     }
 
     /// Returns the names of the hosts that were not in the machine before.
@@ -66,7 +66,7 @@ impl Added {
 
     /// Returns the messages about hosts that could not be added.
     pub fn complaints(&self) -> String {
-        let failed = |index: &usize| Added::is_failure(self.results[*index]);
+        let failed = |index: &usize| AddResults::is_failure(self.results[*index]);
         let failed: Vec<usize> = (0..self.results.len()).filter(failed).collect();
         let pick = |list: &[String]| failed.iter().map(|index| list[*index].clone()).collect::<Vec<_>>();
         let names: Vec<String> = self.wanted.iter().map(|host| host.name.clone()).collect();
@@ -98,7 +98,7 @@ impl Added {
     /// Returns the hosts that could not be added, each with its code and the reason.
     fn failures(&self) -> Vec<(&str, i32, &str)> {
         let hosts = self.wanted.iter().zip(&self.results).zip(&self.reasons);
-        let failed = hosts.filter(|((_, result), _)| Added::is_failure(**result));
+        let failed = hosts.filter(|((_, result), _)| AddResults::is_failure(**result));
         failed.map(|((host, result), reason)| (host.name.as_str(), *result, reason.as_str())).collect()
     }
 
@@ -225,7 +225,7 @@ mod tests {
         let wanted = of_words(&words(&["h2", "10.0.0.2:2", "h3"])).unwrap();
         let dup = Code::DupHost.number();
         let reasons = [format!("{KNOWN_AS}h2"), format!("{KNOWN_AS}h2\ntry: $NAME"), String::new()].to_vec();
-        let added = Added { wanted, results: vec![dup, dup, 0xc0000], reasons };
+        let added = AddResults { wanted, results: vec![dup, dup, 0xc0000], reasons };
         assert_eq!(added.remarks(), "10.0.0.2: it is in the machine already, as h2\n");
         assert_eq!((added.place().as_str(), added.complaints().as_str()), ("h2,h2,h2,h3,", ""));
     }
@@ -234,7 +234,7 @@ mod tests {
     fn a_failure_is_told_but_not_that_a_host_was_there_before() {
         let wanted = of_words(&words(&["a", "b", "c"])).unwrap();
         let reasons = words(&["", "", "no way\ntry: harder"]);
-        let added = Added { wanted, results: vec![0x80000, Code::DupHost.number(), -29], reasons };
+        let added = AddResults { wanted, results: vec![0x80000, Code::DupHost.number(), -29], reasons };
         assert!(!added.is_complete());
         assert_eq!(added.complaints(), "c: no way\n    try: harder\n");
         assert_eq!(added.new_names(), ["a"]);

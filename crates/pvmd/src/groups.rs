@@ -67,7 +67,7 @@ impl Groups {
                 memory.release(opened);
                 wake(memory, connections);
             }
-            GroupAction::Give => memory.give(),
+            GroupAction::Give => memory.reopen(),
             GroupAction::Look => machine.handle_barrier(now, group, look(memory)),
             GroupAction::Fail(Barrier { generation, need, arrived, .. }) => {
                 match memory.fail(Pending { generation, need, arrived }) {

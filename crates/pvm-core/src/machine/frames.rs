@@ -38,7 +38,7 @@ impl Parts {
             }
             Frame::GroupSeen { number } if core.is_master() => self.groups.change_acknowledged(core, from, number),
             Frame::GroupTaken { id, taken } if core.is_master() => {
-                self.groups.with(id, |group, shared| group.arrivals_moved(core, shared, from, taken));
+                self.groups.with(id, |group, shared| group.page_arrivals_came(core, shared, from, taken));
             }
             Frame::Arrived { id, arrivals, chain } => {
                 self.groups.with(id, |group, shared| group.arrived(core, shared, from, arrivals, chain));
@@ -96,8 +96,8 @@ impl Parts {
             Frame::Unwatch { tid, watcher } if watcher.host() == from => self.notify.remote_watch_removed(tid, watcher),
             Frame::Died { tid, watcher } if tid.host() == from => self.notify.remote_task_died(core, tid, watcher),
             Frame::Deliver(message) => self.delivered(core, from, message),
-            Frame::Output(message) => self.output.cross_host.received(core, from, message),
-            Frame::OutputTaken { collector, bytes } => self.output.cross_host.credited(from, collector, bytes),
+            Frame::Output(message) => self.output.remote_output.received(core, from, message),
+            Frame::OutputTaken { collector, bytes } => self.output.remote_output.credited(from, collector, bytes),
             Frame::Log { tid, line } if tid.host() == from => core.push(Action::Log { tid, line }),
             Frame::Leave if core.is_master() => self.membership.lose_host(core, from, "it has ended"),
             Frame::Leave if from_master => {

@@ -71,7 +71,7 @@ pub use spawn::{BESIDE_VARIABLE, BIND_VARIABLE, InputOf, RunPlan};
 pub use task_table::TASKS_MAX;
 
 use self::core::Core;
-use self::output::CrossHost;
+use self::output::RemoteOutput;
 use self::parts::Parts;
 use self::spawn::Observers;
 use crate::codes::Code;
@@ -172,15 +172,15 @@ impl Machine {
     }
     /// Returns how many bytes of output are in flight to a collector on another host.
     pub fn output_in_flight(&self, collector: Tid) -> u64 {
-        self.parts.output.cross_host.in_flight(collector)
+        self.parts.output.remote_output.in_flight(collector)
     }
     /// Returns how many bytes of output may be in flight to one collector. This limit depends on the number of hosts.
     pub fn output_in_flight_max(&self) -> u64 {
-        CrossHost::in_flight_max(&self.core)
+        RemoteOutput::in_flight_max(&self.core)
     }
     /// Returns whether output from other hosts waits here for that collector.
     pub fn has_untaken_output(&self, collector: Tid) -> bool {
-        self.parts.output.cross_host.has_untaken(collector)
+        self.parts.output.remote_output.has_untaken(collector)
     }
     /// Returns the debug mask, as set at the start or by `pvm_tickle`.
     pub fn debug_mask(&self) -> i32 {
@@ -339,7 +339,7 @@ impl Machine {
 
     /// Handles the report that a collector has read all, or nearly all, output that was sent to it.
     pub fn handle_output_taken(&mut self, collector: Tid) {
-        self.parts.output.cross_host.taken(&mut self.core, collector);
+        self.parts.output.remote_output.taken(&mut self.core, collector);
     }
 
     /// Sends messages that the daemon made for one action, like the records of [`Action::Trace`]. The messages precede

@@ -48,7 +48,7 @@ fn on_the_barrier_page(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
             }
             8 => drop(memory.take()),
             9 => memory.release(from.arbitrary()?),
-            10 => memory.give(),
+            10 => memory.reopen(),
             11 => drop(memory.fail(memory.look().pending)),
             12 => match from.arbitrary::<u8>()? % 8 {
                 0 => memory.freeze(),

@@ -314,7 +314,7 @@ impl Barrier {
     }
 
     /// Lets members arrive here again.
-    pub fn give(&self) {
+    pub fn reopen(&self) {
         let seen = self.pending();
         if seen.is_taken() {
             // Pair `barrier moved`.

@@ -160,7 +160,7 @@ fn what_is_taken_and_what_has_opened_are_all_that_arrived() {
         for arrival in arrivals.iter().flatten() {
             assert_eq!(shared.barrier.passed(arrival.generation), Some(Ok(())));
         }
-        shared.barrier.give();
+        shared.barrier.reopen();
         assert!(shared.barrier.arrive(&shared.slots[2], 2, 0).is_ok());
     });
 }

@@ -189,8 +189,8 @@ impl GroupMemory {
     }
 
     /// Lets members arrive here again.
-    pub fn give(&self) {
-        self.barrier_page.barrier.give();
+    pub fn reopen(&self) {
+        self.barrier_page.barrier.reopen();
     }
 
     /// Makes the barrier fail, if nobody has arrived since [`GroupMemory::look`] returned `pending`. The caller must

@@ -286,7 +286,7 @@ fn arrivals_that_are_taken_wait_until_they_are_released() {
         memory.release(opened);
         assert_eq!(views[0].passed(waiting.generation), Some(if opened { Ok(()) } else { Err(Failed) }));
         assert_eq!(views[0].arrive(0, 3), Err(Refused::Elsewhere));
-        memory.give();
+        memory.reopen();
         (0..3).for_each(|member| assert!(views[member as usize].arrive(member, 3).is_ok()));
         assert_eq!(memory.look().pending.arrived, 0);
     }

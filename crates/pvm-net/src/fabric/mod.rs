@@ -19,7 +19,7 @@ mod raw;
 pub use choice::Setting;
 pub use devices::has_devices;
 pub use raw::{
-    Candidate, Counters, Endpoint, Event, Lender, Library, LoanId, Memory, MemoryError, Peer, PlaceId, ReadError,
+    Candidate, Counters, Endpoint, Event, Lender, LentRegionId, Library, Memory, MemoryError, Peer, PlaceId, ReadError,
     ReadPart, RegionId, Remote, Room, Rooms, SendError, Slot, SourceLender, SpareBodies, Start, Waits,
 };
 use std::ffi::OsStr;

@@ -23,7 +23,7 @@ use crate::program::{ProgramRole, QueuedMessage, Stage, Task};
 use crate::queue::{MICROSECOND, MILLISECOND, Nanos, Queue, SECOND};
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-use crate::tried::Tried;
+use crate::tried::Coverage;
 use checks::Checks;
 use pvm_core::flows::multicast::BodyKey;
 use pvm_core::machine::Rank;
@@ -93,7 +93,7 @@ pub struct World {
     /// The bodies of multicasts along trees.
     pub bodies: BTreeMap<BodyKey, Rc<QueuedMessage>>,
     /// How often the ways of multicasts and their faults have occurred.
-    pub tried: Tried,
+    pub tried: Coverage,
     /// As in [`Outcome`].
     pub early_data_ends: u64,
     /// How many of the next hosts that are seen to relay a body will be killed.
@@ -141,7 +141,7 @@ pub struct Outcome {
     /// The invariant that was violated, if any.
     pub violation: Option<Violation>,
     /// How often the ways of multicasts and their faults occurred.
-    pub tried: Tried,
+    pub tried: Coverage,
     /// How many data links ended at a daemon before it knew that the link was up. Few runs have one.
     pub early_data_ends: u64,
     /// How many hosts without a fault were removed because the master could not know better.
@@ -165,7 +165,7 @@ impl World {
             tasks: Vec::new(),
             links: Vec::new(),
             bodies: BTreeMap::new(),
-            tried: Tried::default(),
+            tried: Coverage::default(),
             early_data_ends: 0,
             relays_to_kill: 0,
             file_systems: Prng::new(seed, 4),

@@ -69,7 +69,7 @@ impl Source {
     ) -> Option<T> {
         count_copy(bytes);
         match self {
-            Source::At(start) => endpoint.make_part(start.after(at), to, bytes, make),
+            Source::At(start) => endpoint.write_part_with(start.after(at), to, bytes, make),
             Source::Bytes(body) => Some(make(endpoint.part_mut(to.0, to.1, bytes)?, &body[at..at + bytes])),
             Source::Block(block) => Some(make(endpoint.part_mut(to.0, to.1, bytes)?, &block.lend(at..at + bytes))),
         }

@@ -4,7 +4,7 @@ use super::pieces::{Pieces, Source};
 use super::{Broken, FabricEvent, FabricLinks, LinkName, Neighbour, no_region, send_frame};
 use pvm_core::fabric::{Message, Offered, Transfer};
 use pvm_fmp::{Block, count_copy};
-use pvm_net::fabric::{Endpoint, Failure, LoanId, Memory, RegionId, Remote, SendError};
+use pvm_net::fabric::{Endpoint, Failure, LentRegionId, Memory, RegionId, Remote, SendError};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ pub enum Body {
     InBlock(Block, usize),
     /// In the memory that is lent, which has this length ([`FabricLinks::source_lender`]). Before it is no longer lent, it is
     /// to be replaced ([`FabricLinks::keep_lent`]).
-    Lent(LoanId, usize),
+    Lent(LentRegionId, usize),
 }
 
 impl Body {

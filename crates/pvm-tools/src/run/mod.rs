@@ -12,7 +12,7 @@ mod tracing;
 mod watch;
 
 use crate::cli::{self, MapBy};
-use crate::hosts::{self, Added};
+use crate::hosts::{self, AddResults};
 use crate::machine::{self, MachineError};
 use crate::signals::Signals;
 use crate::wanted::{self, Wanted};
@@ -106,7 +106,7 @@ pub fn run(arguments: &cli::Run) -> ExitCode {
 }
 
 /// Returns which hosts get which tasks. `added`: the hosts that were named; `None` if none were.
-fn placed(session: &mut Session, arguments: &cli::Run, added: Option<Added>) -> Result<Hosts, RunError> {
+fn placed(session: &mut Session, arguments: &cli::Run, added: Option<AddResults>) -> Result<Hosts, RunError> {
     Ok(match (arguments.map_by, added) {
         (MapBy::Slot, None) => Hosts::default(),
         (MapBy::Slot, Some(added)) => Hosts::in_blocks(added.place()),
@@ -141,7 +141,7 @@ fn add_hosts(
     wanted: Option<Vec<Wanted>>,
     fresh: bool,
     borrowed: &mut Vec<String>,
-) -> Result<Option<Added>, RunError> {
+) -> Result<Option<AddResults>, RunError> {
     let of_job = |()| if fresh { batch::hosts().map_err(RunError::Hosts) } else { Ok(None) };
     let Some(wanted) = wanted.map_or_else(|| of_job(()), |wanted| Ok(Some(wanted)))? else { return Ok(None) };
     let added = hosts::add(session, wanted)?;

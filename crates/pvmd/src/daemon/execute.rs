@@ -66,7 +66,7 @@ impl Daemon {
             }
             Action::SendHost { host, frame } => self.send_host(host, &frame),
             Action::Broadcast { bytes } => self.broadcast_for_machine(&bytes),
-            Action::HearBroadcasts { tasks } => self.let_hear(&tasks),
+            Action::HearBroadcasts { tasks } => self.open_release_sockets(&tasks),
             Action::SendAlong { to, frame } => self.send_along(to, &frame),
             Action::ExpectData { host } => self.expect_data(host),
             Action::CallData { host, addresses, call } => self.connect_data(host, &addresses, call),

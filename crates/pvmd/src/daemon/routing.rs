@@ -156,7 +156,7 @@ impl Daemon {
     }
 
     /// Lets tasks hear releases of barriers. If one cannot, or if there are none, this daemon hears them.
-    pub(super) fn let_hear(&mut self, tasks: &[Tid]) {
+    pub(super) fn open_release_sockets(&mut self, tasks: &[Tid]) {
         if tasks.is_empty() {
             // If this fails, the master repeats releases on the control link.
             let _ = self.broadcast.hear_releases();

@@ -12,7 +12,7 @@ impl Link {
     /// with it, since the message has arrived, or its whole body is offered. Returns whether it is told.
     pub fn want(&mut self, words: &[u8]) -> bool {
         assert!(words.len() <= WANTED_BYTES_MAX, "so few words fit any frame");
-        if !self.may_want() || self.taken >= self.deliverable {
+        if !self.awaits_next_message() || self.taken >= self.deliverable {
             return false;
         }
         self.wanted = Some([&self.taken.to_le_bytes()[..], words].concat());
@@ -20,7 +20,7 @@ impl Link {
     }
 
     /// Returns whether nothing of the next message has arrived, or only pieces of its body are offered so far.
-    fn may_want(&self) -> bool {
+    fn awaits_next_message(&self) -> bool {
         let is_partial = |first: &super::Arrival| first.bytes_to_come > 0 && first.body == ArrivedBody::Read;
         self.arrivals.front().is_none_or(is_partial)
     }
@@ -28,7 +28,7 @@ impl Link {
     /// Returns whether the peer is to be told.
     pub(super) fn tells_wanted(&self) -> bool {
         let told = |wanted: &Vec<u8>| wanted.starts_with(&self.taken.to_le_bytes());
-        self.may_want() && self.wanted.as_ref().is_some_and(told)
+        self.awaits_next_message() && self.wanted.as_ref().is_some_and(told)
     }
 
     /// Returns what the peer waits for, if it waits for the message that is sent next.

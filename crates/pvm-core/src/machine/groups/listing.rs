@@ -77,7 +77,7 @@ impl Groups {
     }
 
     /// Handles the loss of a host: the lists no longer wait for its answer.
-    pub(super) fn listing_host_lost(&mut self, core: &mut Core, host: Tid) {
+    pub(super) fn listing_host_gone(&mut self, core: &mut Core, host: Tid) {
         let numbers: Vec<u32> = self.listings.pending.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.listed_there(core, host, number, BTreeMap::new()));
     }

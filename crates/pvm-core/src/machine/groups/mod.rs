@@ -204,9 +204,9 @@ impl SubMachine for Groups {
             Event::HostGone(host) => {
                 self.shared.reach.host_gone(*host);
                 self.shared.wishes.host_gone(*host);
-                self.replica_lost(core, *host);
-                self.with_each(|group, shared| group.barrier_host_lost(core, shared, *host));
-                self.listing_host_lost(core, *host);
+                self.replica_host_gone(core, *host);
+                self.with_each(|group, shared| group.barrier_host_gone(core, shared, *host));
+                self.listing_host_gone(core, *host);
                 for (tid, id) in self.memberships.take_host(*host) {
                     self.remove_member(core, id, tid, Tid::NONE);
                 }

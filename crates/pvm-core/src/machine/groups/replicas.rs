@@ -159,7 +159,7 @@ impl Groups {
     }
 
     /// Handles the loss of a host with replicas.
-    pub(super) fn replica_lost(&mut self, core: &mut Core, host: Tid) {
+    pub(super) fn replica_host_gone(&mut self, core: &mut Core, host: Tid) {
         self.groups.values_mut().for_each(|group| _ = group.replica.hosts.remove(&host));
         for number in self.change_acks.unacknowledged.take(host) {
             self.count_ack(core, number);

@@ -1,10 +1,10 @@
 //! The output of tasks, which goes to a collector or to the log (contract 2.8).
 //!
-//! `cross_host` handles the output for collectors on other hosts.
+//! `remote_output` handles the output for collectors on other hosts.
 
-mod cross_host;
+mod remote_output;
 
-pub(super) use self::cross_host::CrossHost;
+pub(super) use self::remote_output::RemoteOutput;
 use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;
@@ -35,7 +35,7 @@ pub(super) const AT_END: i32 = 0;
 /// The output of tasks.
 #[derive(Default)]
 pub(super) struct Output {
-    pub cross_host: CrossHost,
+    pub remote_output: RemoteOutput,
 }
 
 impl SubMachine for Output {
@@ -43,18 +43,18 @@ impl SubMachine for Output {
         "output for other hosts"
     }
     fn is_idle(&self) -> bool {
-        self.cross_host.is_idle()
+        self.remote_output.is_idle()
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::TaskEnrolled { tid, arrived: true } => self.announce_arrival(core, *tid),
-            Event::TaskLeft { tid, .. } => self.cross_host.collector_left(core, *tid),
+            Event::TaskLeft { tid, .. } => self.remote_output.collector_left(core, *tid),
             Event::TaskGone { tid, task } if !task.output_ended => {
                 self.end(core, *tid, &task.trace_settings, task.line.clone());
             }
             // The lost host will not announce the task any more.
             Event::SpawnerLost(tid) => self.announce_output(core, *tid),
-            Event::HostGone(host) => self.cross_host.host_gone(core, *host),
+            Event::HostGone(host) => self.remote_output.host_gone(core, *host),
             _ => {}
         }
     }
@@ -124,7 +124,14 @@ impl Output {
         let body = Writer::new().int(tid.0 as i32).int(ANNOUNCED).int(parent);
         match collector(core, settings) {
             Some(collector) if collector.host() == core.own_host() => {
-                self.cross_host.announce(core, collector, tid, settings.output_ctx, settings.output_tag, body.finish());
+                self.remote_output.announce(
+                    core,
+                    collector,
+                    tid,
+                    settings.output_ctx,
+                    settings.output_tag,
+                    body.finish(),
+                );
             }
             _ => self.tell_collector(core, settings, body),
         }
@@ -166,7 +173,7 @@ impl Output {
             return core.tell(to, settings.output_ctx, settings.output_tag, 0, body);
         }
         if counts {
-            self.cross_host.sent(to, body.len());
+            self.remote_output.sent(to, body.len());
         }
         let src = Tid(DAEMON_BIT | own.0);
         let message = Message { src, ..own_message(to, settings.output_ctx, settings.output_tag, 0, body) };

@@ -10,7 +10,7 @@ mod objects;
 mod tests;
 
 pub use endpoint::{
-    Counters, Endpoint, Event, Lender, LoanId, Peer, PlaceId, ReadError, ReadPart, RegionId, Remote, Room, Rooms,
+    Counters, Endpoint, Event, Lender, LentRegionId, Peer, PlaceId, ReadError, ReadPart, RegionId, Remote, Room, Rooms,
     SendError, Slot, SourceLender, SpareBodies, Start, Waits,
 };
 pub use library::{Candidate, Library};

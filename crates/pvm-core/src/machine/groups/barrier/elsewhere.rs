@@ -240,7 +240,7 @@ impl Group {
     }
 
     /// Handles the loss of a host: it may coordinate, or owe a report.
-    pub(super) fn coordination_host_lost(&mut self, core: &mut Core, shared: &mut Shared, host: Tid) {
+    pub(super) fn coordination_host_gone(&mut self, core: &mut Core, shared: &mut Shared, host: Tid) {
         match &mut self.barrier.place {
             Place::Coordinator(appointment) if appointment.told.contains(&host) => {
                 self.take_back(core, shared, false);

@@ -144,13 +144,13 @@ impl Group {
         // for it.
         match (std::mem::take(&mut self.replica.take_ordered), core.is_master()) {
             (false, _) => {}
-            (true, true) => self.arrivals_moved(core, shared, core.own_host(), taken),
+            (true, true) => self.page_arrivals_came(core, shared, core.own_host(), taken),
             (true, false) => core.send_master(Frame::GroupTaken { id: self.id, taken }),
         }
     }
 
     /// Handles the arrivals that a host has taken out of its page: from now on members arrive at the master.
-    pub fn arrivals_moved(&mut self, core: &mut Core, shared: &mut Shared, from: Tid, taken: Taken) {
+    pub fn page_arrivals_came(&mut self, core: &mut Core, shared: &mut Shared, from: Tid, taken: Taken) {
         if matches!(self.barrier.place, Place::Moving(host) if host == from) {
             let pending = Some(taken).filter(|taken| taken.need > 0);
             self.resume_at_master(core, shared, pending.map(|taken| Pending::taken(taken, from, core.now)));
@@ -205,11 +205,11 @@ impl Group {
     }
 
     /// Handles the loss of a host: members may have arrived in its page.
-    pub(super) fn page_host_lost(&mut self, core: &mut Core, shared: &mut Shared, host: Tid) {
+    pub(super) fn page_host_gone(&mut self, core: &mut Core, shared: &mut Shared, host: Tid) {
         if let Some(pending) = &mut self.barrier.pending {
             pending.page_host.take_if(|page_host| *page_host == host);
         }
-        self.arrivals_moved(core, shared, host, Taken::default());
+        self.page_arrivals_came(core, shared, host, Taken::default());
     }
 
     // ----- arrivals at the master

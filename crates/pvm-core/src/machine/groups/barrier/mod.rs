@@ -161,8 +161,8 @@ impl Group {
     }
 
     /// Handles the loss of a host: it may coordinate, owe a report, or have a page with arrivals.
-    pub fn barrier_host_lost(&mut self, core: &mut Core, shared: &mut Shared, host: Tid) {
-        self.coordination_host_lost(core, shared, host);
-        self.page_host_lost(core, shared, host);
+    pub fn barrier_host_gone(&mut self, core: &mut Core, shared: &mut Shared, host: Tid) {
+        self.coordination_host_gone(core, shared, host);
+        self.page_host_gone(core, shared, host);
     }
 }

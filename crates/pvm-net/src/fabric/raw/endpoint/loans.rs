@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 
 /// Names a loan of memory for peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LoanId(u64);
+pub struct LentRegionId(u64);
 
 /// What an endpoint and a lender know of the memory. All is used by the thread that uses the endpoint.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl Lent {
     }
 
     /// Returns where a part of the memory is, as long as the loan lasts and the memory is not used otherwise.
-    pub fn part(&self, loan: LoanId, at: usize, bytes: usize) -> Option<*mut u8> {
+    pub fn part(&self, loan: LentRegionId, at: usize, bytes: usize) -> Option<*mut u8> {
         let start = NonNull::new(self.start.load(Relaxed)).filter(|_| self.is_in(loan.0))?;
         at.checked_add(bytes).filter(|end| *end <= self.bytes.load(Relaxed))?;
         // SAFETY: the memory has this many bytes.
@@ -194,10 +194,10 @@ impl Endpoint {
     }
 
     /// Returns the loan of memory for peers that lasts, and the length of the memory.
-    pub fn source_loan(&self) -> Option<(LoanId, usize)> {
+    pub fn source_loan(&self) -> Option<(LentRegionId, usize)> {
         let lent = &self.lent_source;
         let is_lent = !lent.start.load(Relaxed).is_null();
-        is_lent.then(|| (LoanId(lent.changes.load(Relaxed)), lent.bytes.load(Relaxed)))
+        is_lent.then(|| (LentRegionId(lent.changes.load(Relaxed)), lent.bytes.load(Relaxed)))
     }
 
     /// Registers the memory that is lent for peers, from `offset` on, so that they can read it until [`Endpoint::unregister`].

@@ -10,7 +10,7 @@ use super::memory::Memory;
 use super::objects::{Calls, Objects, Registration};
 use crate::fabric::{Failure, Queues, providers};
 use loans::Lent;
-pub use loans::{Lender, LoanId, Room, Rooms, SourceLender};
+pub use loans::{Lender, LentRegionId, Room, Rooms, SourceLender};
 use reads::{Place, Reading};
 pub use reads::{PlaceId, ReadPart};
 pub use regions::Start;

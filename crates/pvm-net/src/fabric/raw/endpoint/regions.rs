@@ -1,6 +1,6 @@
 //! Memory of this process that peers read.
 use super::super::memory::Memory;
-use super::{Endpoint, LoanId, RegionId, Remote, abi};
+use super::{Endpoint, LentRegionId, RegionId, Remote, abi};
 use crate::fabric::Failure;
 use std::mem::ManuallyDrop;
 
@@ -10,7 +10,7 @@ pub enum Start {
     /// In a region, at this position.
     InRegion(RegionId, usize),
     /// In memory that is lent for peers, at this position. It is there as long as the loan lasts.
-    Lent(LoanId, usize),
+    Lent(LentRegionId, usize),
 }
 
 impl Start {
@@ -54,7 +54,7 @@ impl Endpoint {
 
     /// Lets `make` write to memory that was registered for this process alone, at an offset, from as many bytes elsewhere.
     /// Returns `None` if one of the places is not there, or both are in the same region, where they might overlap.
-    pub fn make_part<T>(
+    pub fn write_part_with<T>(
         &mut self,
         from: Start,
         (region, offset): (RegionId, usize),

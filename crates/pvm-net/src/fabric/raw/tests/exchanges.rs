@@ -461,7 +461,7 @@ fn lent_memory_is_copied_and_its_end_read_in_the_same_call() {
 }
 
 fn copy(endpoint: &mut Endpoint, from: Start, to: (RegionId, usize), bytes: usize) -> Option<()> {
-    endpoint.make_part(from, to, bytes, |place, source| place.copy_from_slice(source))
+    endpoint.write_part_with(from, to, bytes, |place, source| place.copy_from_slice(source))
 }
 
 #[test]

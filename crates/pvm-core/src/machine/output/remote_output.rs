@@ -55,7 +55,7 @@ struct CollectedTask {
 
 /// The output that goes from this host to others, and from others to this host.
 #[derive(Default)]
-pub(in crate::machine) struct CrossHost {
+pub(in crate::machine) struct RemoteOutput {
     /// Bytes of output in flight to each collector on another host.
     in_flight: BTreeMap<Tid, u64>,
     /// Output not yet reported as taken, by collector (on this host) and sending host.
@@ -65,7 +65,7 @@ pub(in crate::machine) struct CrossHost {
     collected: BTreeMap<(Tid, Tid), BTreeMap<Tid, CollectedTask>>,
 }
 
-impl CrossHost {
+impl RemoteOutput {
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight.is_empty() && self.uncredited.is_empty() && self.collected.is_empty()
     }
