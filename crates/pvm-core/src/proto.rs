@@ -16,7 +16,7 @@ pub use serde_bytes::ByteBuf;
 
 /// The version of the protocol. The daemon refuses a task of another version with `PvmBadVersion`. A test compares
 /// the formats of the frames with `formats/tasks.txt`.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// A frame between a task and its daemon. The longest one holds an entry of a mailbox.
 ///
@@ -383,6 +383,9 @@ pub enum Request {
     /// Answer: `Reply::Done`; `NoTask` if the asking task does not wait for it any more, `Denied` if there cannot be a
     /// link.
     FabricAnswer { number: u32, peer: Tid, introduction: Option<ByteBuf> },
+    /// `pvm drain`: these hosts take no new tasks, or, if `drain` is false, take them again. Answer: `Reply::Codes`, when all
+    /// hosts know it.
+    DrainHosts { names: Vec<ByteBuf>, drain: bool },
 }
 
 /// The bytes of input for a task in one request.
@@ -519,6 +522,8 @@ pub struct Host {
     pub arch: String,
     pub speed: i32,
     pub dsig: i32,
+    /// Whether the host takes no new tasks, because it is to leave the machine.
+    pub is_draining: bool,
 }
 
 /// `struct pvmtaskinfo`.

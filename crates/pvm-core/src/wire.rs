@@ -23,7 +23,7 @@ pub use crate::proto::{decode, encode};
 /// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
 /// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test
 /// compares the formats of the frames with `formats/daemons.txt`.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
 /// A frame on the control link between two daemons. The longest frame contains a frame of a task.
 ///
@@ -56,6 +56,8 @@ pub struct HostEntry {
     pub node: Option<u32>,
     /// Whether barriers of groups shall meet on the host, if somebody has said so: `groups=` of the hostfile.
     pub groups: Option<bool>,
+    /// Whether the host takes no new tasks, because it is to leave the machine.
+    pub is_draining: bool,
     /// The data signature.
     pub dsig: i32,
     /// The addresses on which the daemon listens, the best first.
@@ -525,6 +527,7 @@ mod tests {
             speed: 1000,
             node: Some(3),
             groups: Some(true),
+            is_draining: false,
             dsig: 7,
             addresses: vec!["192.0.2.1:4000".parse().unwrap(), "[2001:db8::1]:4000".parse().unwrap()],
             key: [9; KEY_BYTES],

@@ -62,6 +62,7 @@ fn entry(life: &mut Life) -> HostEntry {
         speed,
         node,
         groups: life.prng.bool().then(|| life.prng.bool()),
+        is_draining: life.prng.bool(),
         dsig,
         addresses,
         key: [6; KEY_BYTES],

@@ -217,7 +217,14 @@ mod tests {
 
     #[test]
     fn hosts_that_are_there_already_are_not_asked_for_and_go_by_the_name_that_the_machine_knows() {
-        let host = |name: &str| Host { name: name.into(), tid: Tid(0x40000), arch: "L".into(), speed: 1, dsig: 1 };
+        let host = |name: &str| Host {
+            name: name.into(),
+            tid: Tid(0x40000),
+            arch: "L".into(),
+            speed: 1,
+            dsig: 1,
+            is_draining: false,
+        };
         let wanted = of_words(&words(&["vm,$vm,$h2,h2", "h3 ip=10.0.0.3", "h3", "10.0.0.2:2"])).unwrap();
         let asked = to_ask(&wanted, &[host("vm"), host("h2")]);
         assert_eq!(asked, [4, 6]);

@@ -16,6 +16,7 @@ pub fn configuration(hosts: &[Host], formats: i32) -> Value {
                 "arch": host.arch,
                 "speed": host.speed,
                 "data_signature": format!("0x{:08x}", host.dsig),
+                "draining": host.is_draining,
             })
         })
         .collect();

@@ -10,6 +10,7 @@ mod completions;
 mod console;
 mod control;
 mod doctor;
+mod drain;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod hosts;
@@ -52,6 +53,7 @@ pub fn main() -> ExitCode {
         Some(Command::Bench(arguments)) => bench::run(arguments),
         Some(Command::Up(arguments)) => hosts::up(arguments),
         Some(Command::Down(arguments)) => hosts::down(arguments),
+        Some(Command::Drain(arguments)) => drain::run(arguments),
         Some(Command::Conf(arguments)) => list::conf(arguments),
         Some(Command::Ps(arguments)) => list::ps(arguments),
         Some(Command::Jobs(arguments)) => list::jobs(arguments),

@@ -48,8 +48,13 @@ pub fn configuration(hosts: &[Host], formats: i32) -> String {
     for host in hosts {
         let _ = writeln!(
             text,
-            "{:>24} {:>8x} {:>8}{:>8} 0x{:08x}",
-            host.name, host.tid.0, host.arch, host.speed, host.dsig
+            "{:>24} {:>8x} {:>8}{:>8} 0x{:08x}{}",
+            host.name,
+            host.tid.0,
+            host.arch,
+            host.speed,
+            host.dsig,
+            if host.is_draining { " draining" } else { "" }
         );
     }
     text
@@ -234,7 +239,14 @@ mod tests {
     use serde_bytes::ByteBuf;
 
     fn host(name: &str) -> Host {
-        Host { tid: Tid(0x40000), name: name.into(), arch: "LINUX64".into(), speed: 1000, dsig: codes::DSIG_X86_64 }
+        Host {
+            tid: Tid(0x40000),
+            name: name.into(),
+            arch: "LINUX64".into(),
+            speed: 1000,
+            dsig: codes::DSIG_X86_64,
+            is_draining: false,
+        }
     }
 
     fn task(tid: u32, parent: i32, flags: u32, name: &str) -> TaskInfo {

@@ -178,3 +178,60 @@ fn inside_of_a_slurm_job_its_hosts_are_found_and_started_by_srun() {
     assert!(wait_until(|| !sandbox.has_daemon() && !sandbox.has_daemon_on("127.0.0.2")));
     assert_eq!(names(&command(&["up"]))[1..], ["127.0.0.2", "127.0.0.3"]);
 }
+
+#[test]
+fn a_host_that_is_drained_leaves_when_its_tasks_have_ended_and_gets_no_new_ones() {
+    let sandbox = Sandbox::new();
+    sandbox.remote_shell();
+    let go = sandbox.path().join("go");
+    let program = sandbox.program("waits", &format!("until [ -e {} ]; do sleep 0.05; done", go.display()));
+    sandbox.run(&["up", "$h2 ip=127.0.0.2", "$h3 ip=127.0.0.3"]);
+    sandbox.run(&["spawn", "-2", "-h2", &program]);
+    let first = names(&sandbox.run(&["conf"])).remove(0);
+    let output = sandbox.run(&["drain", &first]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("is the first host of the machine and cannot leave it"), "{}", err(&output));
+    let output = sandbox.run(&["drain", "--timeout", "1", "nowhere"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("nowhere: No such host; `pvm conf` lists the hosts"), "{}", err(&output));
+
+    let child = sandbox.command(&["drain", "h2"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(wait_until(|| out(&sandbox.run(&["conf"])).contains(" draining\n")));
+    sandbox.run(&["spawn", "-4", &program]);
+    let tasks = out(&sandbox.run(&["ps", "-a"]));
+    assert_eq!(tasks.lines().filter(|line| line.split_whitespace().next() == Some("h2")).count(), 2, "{tasks}");
+    let output = sandbox.run(&["spawn", "-1", "-h2", &program]);
+    assert!(out(&output).contains("No such host"), "{}", out(&output));
+    std::fs::write(&go, "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), names(&sandbox.run(&["conf"])).len()), (Some(0), 2), "{}", err(&output));
+    assert!(out(&output).contains("h2  deleted") && err(&output).contains("2 tasks ("), "{}", err(&output));
+    assert!(wait_until(|| !sandbox.has_daemon_on("127.0.0.2")));
+}
+
+#[test]
+fn a_drain_ends_tasks_after_its_time_and_can_be_taken_back() {
+    let sandbox = Sandbox::new();
+    sandbox.remote_shell();
+    let program = sandbox.program("stays", "while :; do sleep 0.1; done");
+    sandbox.run(&["up", "$h2 ip=127.0.0.2"]);
+    sandbox.run(&["spawn", "-h2", &program]);
+    let mut child = sandbox.command(&["drain", "h2"]).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(wait_until(|| out(&sandbox.run(&["conf", "--json"])).contains("\"draining\": true")));
+    kill(&child, "INT");
+    assert_eq!(child.wait().unwrap().code(), None, "it ends by the signal");
+    assert!(out(&sandbox.run(&["conf"])).contains(" draining\n"));
+    assert_eq!(sandbox.run(&["drain", "--undo", "h2"]).status.code(), Some(0));
+    assert!(!out(&sandbox.run(&["conf"])).contains(" draining\n"));
+    sandbox.run(&["spawn", "-h2", &program]);
+    let output = sandbox.run(&["drain", "--timeout", "0.5", "--json", "h2"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("the time is over; 2 tasks ("), "{}", err(&output));
+    assert!(out(&output).contains("\"deleted\": true"), "{}", out(&output));
+}
+
+/// Sends a signal to a process.
+fn kill(process: &std::process::Child, signal: &str) {
+    let status = std::process::Command::new("kill").args(["-s", signal, &process.id().to_string()]).status();
+    assert!(status.unwrap().success());
+}

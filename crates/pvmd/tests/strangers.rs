@@ -216,6 +216,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         speed: 1000,
         node: None,
         groups: None,
+        is_draining: false,
         dsig: native_dsig(),
         addresses: vec![host.address],
         key: [number as u8; 32],

@@ -55,7 +55,8 @@ impl HostTable {
         };
         let HostSettings { name, arch, speed, node, groups, dsig } = settings.host.clone();
         let (aliases, addresses, key) = (settings.aliases.clone(), settings.addresses.clone(), settings.key);
-        let entry = HostEntry { tid: own, name, aliases, arch, speed, node, groups, dsig, addresses, key };
+        let is_draining = false;
+        let entry = HostEntry { tid: own, name, aliases, arch, speed, node, groups, is_draining, dsig, addresses, key };
         let (names, aliases) = (Names::new(), Names::new());
         let mut hosts = HostTable {
             own,
@@ -154,10 +155,15 @@ impl HostTable {
         let first = |names: &Names, name: &[u8]| names.get(name)?.iter().find(joined).copied();
         first(&self.names, name).or_else(|| first(&self.aliases, &name.to_ascii_lowercase()))
     }
-    /// Returns the hosts on which there can be tasks, in cyclic order from that tid on.
-    pub fn tids_from(&self, tid: Tid) -> impl Iterator<Item = Tid> + '_ {
+    /// Finds a host by name, unless it takes no new tasks.
+    pub fn find_for_tasks(&self, name: &[u8]) -> Option<Tid> {
+        self.find(name).filter(|host| self.record(*host).is_none_or(|record| !record.entry.is_draining))
+    }
+    /// Returns the hosts that take new tasks, in cyclic order from that tid on.
+    pub fn for_tasks_from(&self, tid: Tid) -> impl Iterator<Item = Tid> + '_ {
         let in_turn = self.table.range(tid..).chain(self.table.range(..tid));
-        in_turn.filter(|(_, record)| self.can_have_tasks(record)).map(|(tid, _)| *tid)
+        let takes_tasks = |record: &HostRecord| self.can_have_tasks(record) && !record.entry.is_draining;
+        in_turn.filter(move |(_, record)| takes_tasks(record)).map(|(tid, _)| *tid)
     }
 
     // ----- changes
@@ -192,6 +198,11 @@ impl HostTable {
     }
     pub fn record_mut(&mut self, tid: Tid) -> Option<&mut HostRecord> {
         self.table.get_mut(&tid).map(Box::as_mut)
+    }
+    /// Notes whether a host takes no new tasks. Returns its entry if that has changed.
+    pub fn set_draining(&mut self, tid: Tid, is_draining: bool) -> Option<HostEntry> {
+        let entry = self.record_mut(tid).map(|record| &mut record.entry)?;
+        (std::mem::replace(&mut entry.is_draining, is_draining) != is_draining).then(|| entry.clone())
     }
     /// Replaces the table by the one that the master has sent.
     pub fn replace(&mut self, entries: Vec<HostEntry>, joining: &[Tid]) {
@@ -230,6 +241,7 @@ impl HostTable {
             arch: entry.arch.clone(),
             speed: entry.speed,
             dsig: entry.dsig,
+            is_draining: entry.is_draining,
         };
         self.records().map(host).collect()
     }

@@ -58,6 +58,12 @@ impl PendingAcks {
         received.into_iter().for_each(|ack| self.received(host, ack));
     }
 
+    /// Returns the hosts that have not acknowledged the last version of the table.
+    pub fn awaited_tables(&self) -> BTreeSet<Tid> {
+        let tables = self.since.keys().filter(|(_, ack)| matches!(ack, Ack::Table(_)));
+        tables.map(|(host, _)| *host).collect()
+    }
+
     /// Drops the pending acknowledgements of a removed host.
     pub fn forget(&mut self, host: Tid) {
         let all = self.since.range((host, Ack::Table(0))..=(host, Ack::Barriers(u32::MAX)));

@@ -277,6 +277,7 @@ fn deciding_host(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
         Request::AddHosts(_)
         | Request::AwaitHosts
         | Request::DeleteHosts(_)
+        | Request::DrainHosts { .. }
         | Request::PutInfo { .. }
         | Request::RecvInfo { .. }
         | Request::DeleteInfo { .. }

@@ -50,6 +50,9 @@ impl Parts {
             }
             Request::AwaitHosts => return self.membership.joining.await_hosts(core, from, wait),
             Request::DeleteHosts(names) => return self.membership.delete_hosts(core, from, wait, &names),
+            Request::DrainHosts { names, drain } => {
+                return self.membership.draining.drain(core, (from, wait), &names, drain);
+            }
             Request::HostStatus(name) => core.hosts.status(&name),
             Request::TaskStatus(tid) => tasks::status(core, tid),
             Request::Tasks(Tid::NONE) => return self.remote.gather_tasks(core, from, wait),

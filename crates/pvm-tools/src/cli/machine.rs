@@ -33,6 +33,27 @@ pub struct Down {
     pub hosts: Vec<String>,
 }
 
+/// Let hosts leave the machine when their tasks have ended
+///
+/// The hosts take no new tasks. When they have none, they leave the machine. Says which tasks are waited for. After an interrupt
+/// the hosts stay, and still take no new tasks.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Drain {
+    /// End the tasks that are left after this time: seconds, or a number with s, m, h or d
+    #[arg(long, value_name = "TIME", value_parser = super::run::time)]
+    pub timeout: Option<Duration>,
+    /// Let tasks start on the hosts again
+    #[arg(long, conflicts_with = "timeout")]
+    pub undo: bool,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+    /// Hosts: names, lists or ranges
+    #[arg(value_name = "HOST", required = true)]
+    pub hosts: Vec<String>,
+}
+
 /// List the hosts of the machine
 #[derive(Args, Debug)]
 pub struct Conf {

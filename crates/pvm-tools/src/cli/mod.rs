@@ -7,7 +7,7 @@ use crate::console;
 use crate::suggest;
 pub use bench::Bench;
 use clap::{CommandFactory, Parser, Subcommand};
-pub use machine::{CompletionShell, Completions, Conf, Doctor, Down, Info, Jobs, Ps, Up};
+pub use machine::{CompletionShell, Completions, Conf, Doctor, Down, Drain, Info, Jobs, Ps, Up};
 pub use run::{BindTo, Guard, MapBy, OnFailure, Program, Run, words};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -100,6 +100,7 @@ pub enum Command {
     Bench(Bench),
     Up(Up),
     Down(Down),
+    Drain(Drain),
     Conf(Conf),
     Ps(Ps),
     Jobs(Jobs),

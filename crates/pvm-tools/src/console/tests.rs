@@ -33,6 +33,7 @@ impl Control for Fake {
                     arch: "LINUX64".into(),
                     speed: 1000,
                     dsig: codes::DSIG_X86_64,
+                    is_draining: false,
                 }],
                 formats: 1,
             },

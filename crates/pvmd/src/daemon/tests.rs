@@ -121,6 +121,7 @@ impl Fixture {
             speed: 1000,
             node: None,
             groups: None,
+            is_draining: false,
             dsig: native_dsig(),
             addresses: vec![self.address],
             key: [number as u8; 32],

@@ -118,7 +118,9 @@ impl JoiningHost {
         aliases.extend(self.resolved.iter().map(IpAddr::to_string).chain(names));
         let speed = line.options.speed.unwrap_or(SPEED_DEFAULT);
         let (tid, name, Options { node, groups, .. }) = (self.tid, line.name().to_owned(), line.options.clone());
-        self.entry = Some(HostEntry { tid, name, aliases, arch, speed, node, groups, dsig, addresses, key });
+        let is_draining = false;
+        let entry = HostEntry { tid, name, aliases, arch, speed, node, groups, is_draining, dsig, addresses, key };
+        self.entry = Some(entry);
         self.state = JoinState::Started;
         Some((tid, key))
     }

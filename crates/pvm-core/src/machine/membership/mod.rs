@@ -1,14 +1,17 @@
 //! Membership: hosts join and leave, links are watched, and lost hosts are removed. The master decides.
 //!
 //! * `joining`: hosts are added
+//! * `draining`: hosts that take no new tasks
 //! * `data_links`: data links that break while the control link is up
 //! * `suspicions`: which of two hosts that cannot reach each other is removed
 
 mod data_links;
+mod draining;
 mod joining;
 mod suspicions;
 
 pub(super) use data_links::DataLinks;
+pub(super) use draining::Draining;
 pub(super) use joining::{Asker, Joining, hosts_joined};
 pub use joining::{KNOWN_AS, WELCOME_WAIT};
 
@@ -45,6 +48,7 @@ pub(super) const LOST_HOSTS_MAX: usize = 64;
 #[derive(Default)]
 pub(super) struct Membership {
     pub joining: Joining,
+    pub draining: Draining,
     pub data_links: DataLinks,
     suspicions: Suspicions,
     /// At the master: the reasons why hosts were lost most recently, the newest first.
@@ -56,7 +60,7 @@ impl SubMachine for Membership {
         "adds"
     }
     fn is_idle(&self) -> bool {
-        self.joining.is_idle()
+        self.joining.is_idle() && self.draining.is_idle()
     }
     /// Handles an event after all other sub-machines: they have already dropped their state of a lost host, or sent the
     /// notifies about a new host.
@@ -70,6 +74,7 @@ impl SubMachine for Membership {
                     }
                 }
                 self.joining.host_gone(core, *host);
+                self.draining.host_gone(core, *host);
             }
             Event::HostsJoined(_) => self.joining.answer_add(core),
             Event::HosterGone => self.fail_add(core, Code::DSysErr),
@@ -323,6 +328,10 @@ impl Membership {
     pub fn table_changed(&mut self, core: &mut Core, version: u64, added: Vec<HostEntry>, removed: Vec<Tid>) {
         core.hosts.version = version;
         for entry in added {
+            if core.hosts.record(entry.tid).is_some() {
+                core.hosts.set_draining(entry.tid, entry.is_draining);
+                continue;
+            }
             core.push(Action::KnowHost { host: entry.tid, key: entry.key });
             core.hosts.add(entry, false);
         }

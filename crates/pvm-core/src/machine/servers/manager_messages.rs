@@ -94,6 +94,7 @@ fn read_host(body: &mut Reader<'_>) -> Option<Host> {
         arch: text(body.string()?),
         speed: body.int()?,
         dsig: body.int()?,
+        is_draining: false,
     })
 }
 

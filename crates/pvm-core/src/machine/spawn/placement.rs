@@ -22,7 +22,7 @@ pub(super) fn hosts_for(hosts: &HostTable, next: Tid, request: &Spawn) -> (Vec<T
     let (place, _) = split_place(request.flags, &request.place);
     if request.flags & (TASK_HOST | TASK_ARCH | HOST_COMPL) == TASK_HOST && place.contains(&b',') {
         // A list fixes the order; a name that is listed twice counts twice.
-        return (place.split(|byte| *byte == b',').filter_map(|name| hosts.find(name)).collect(), next);
+        return (place.split(|byte| *byte == b',').filter_map(|name| hosts.find_for_tasks(name)).collect(), next);
     }
     let mut chosen = candidates(hosts, next, request);
     if chosen.is_empty() {
@@ -41,7 +41,7 @@ fn candidates(hosts: &HostTable, next: Tid, request: &Spawn) -> Vec<Tid> {
     let flags = request.flags;
     let (place, directory) = split_place(flags, &request.place);
     let any = place.is_empty() && directory.is_some();
-    let named = hosts.find(place);
+    let named = hosts.find_for_tasks(place);
     if flags & (TASK_HOST | TASK_ARCH | HOST_COMPL) == TASK_HOST && !any {
         return named.into_iter().collect();
     }
@@ -52,7 +52,7 @@ fn candidates(hosts: &HostTable, next: Tid, request: &Spawn) -> Vec<Tid> {
         _ => named == Some(tid),
     };
     let complement = flags & HOST_COMPL != 0;
-    let in_turn = hosts.tids_from(next);
+    let in_turn = hosts.for_tasks_from(next);
     in_turn.filter(|tid| chosen(*tid) != complement).take(request.count as usize + 1).collect()
 }
 

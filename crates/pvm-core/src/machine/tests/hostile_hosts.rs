@@ -26,6 +26,7 @@ fn entry(tid: Tid) -> HostEntry {
         speed: 1,
         node: None,
         groups: None,
+        is_draining: false,
         dsig: 7,
         addresses: Vec::new(),
         key: [6; KEY_BYTES],

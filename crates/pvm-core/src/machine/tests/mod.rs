@@ -5,6 +5,7 @@ mod cross_host_groups;
 mod daemon_requests;
 mod data_link_breaks;
 mod direct_links;
+mod draining_hosts;
 mod fabric_introductions;
 pub mod fleet;
 pub mod group_members;

@@ -23,7 +23,7 @@ fn notify(what: i32, tag: i32, tids: Vec<Tid>) -> Request {
     Request::Notify { what, ctx: 0, tag, count: -1, tids }
 }
 
-fn names(list: &[&str]) -> Vec<ByteBuf> {
+pub(super) fn names(list: &[&str]) -> Vec<ByteBuf> {
     list.iter().map(|name| text(name)).collect()
 }
 
