@@ -123,6 +123,8 @@ impl World {
             return;
         }
         let tid = one.tid;
+        self.received_at = self.now;
+        let one = &mut self.tasks[task];
         one.learn(message.src);
         message.known_task.into_iter().for_each(|tid| one.learn(tid));
         let number = message.to.iter().find(|(dst, _)| *dst == tid).map(|(_, number)| *number);
