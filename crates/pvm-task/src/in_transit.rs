@@ -1,6 +1,6 @@
 //! Takes bodies in transit: those of a rendezvous, pipelined bodies, and bodies that the daemon lends.
-use crate::buffers::Store;
 use crate::message::Large;
+use crate::store::Store;
 use pvm_fmp::{BodyInTransit, NotTaken};
 
 /// Copies a body in transit to `data`. Returns the full length; `None` if there is no message (yet).

@@ -1,5 +1,5 @@
 //! The daemon's side of a task in unit tests. It has no process and no thread; the test decides what it sends.
-use crate::control::Member;
+use crate::member::Member;
 use crate::{Environment, Task};
 use pvm_core::fabric::Wish;
 use pvm_core::proto::{Message, Order, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};

@@ -2,7 +2,7 @@
 //!
 //! The task decides when it is in the library. Senders meanwhile send what they were granted.
 use super::DirectLinks;
-use super::incoming::LongNews;
+use super::link::incoming::LongNews;
 use pvm_core::flows::pacing::{Pacer, Pacing};
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
