@@ -28,12 +28,6 @@ impl Envelope {
         Envelope { src, dst: own, ctx, tag, wid, enc, format }
     }
 
-    /// Returns the header of a message that a peer has sent on a link.
-    pub fn of_link(peer: Tid, own: i32, meta: Meta) -> Envelope {
-        let [ctx, tag, wid, enc, format, _] = meta.map(|word| word as i32);
-        Envelope { src: peer.0 as i32, dst: own, ctx, tag, wid, enc, format }
-    }
-
     /// Returns whether the sender's host has the data format of this host.
     #[inline(always)]
     pub(crate) fn is_native(&self) -> bool {
@@ -51,12 +45,6 @@ pub(crate) struct LinkMessage {
     pub peer: Tid,
     pub meta: Meta,
     pub body: Vec<u8>,
-}
-
-impl LinkMessage {
-    pub fn envelope(&self, own: i32) -> Envelope {
-        Envelope::of_link(self.peer, own, self.meta)
-    }
 }
 
 /// Messages that have arrived on a fabric and that the task has not taken over yet. They go before all that the peer

@@ -14,7 +14,6 @@ pub mod fabric;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod groups;
-mod in_transit;
 mod introductions;
 mod member;
 mod message;

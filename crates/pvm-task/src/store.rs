@@ -4,6 +4,7 @@ use crate::message::queue::Queue;
 use crate::message::{Large, Message, SlotState};
 use crate::types::Filter;
 use pvm_core::codes::Code;
+use pvm_fmp::{BodyInTransit, NotTaken};
 
 /// Free slots beyond this number keep no memory for a body.
 const KEPT_BODIES_MAX: usize = 1024;
@@ -68,6 +69,23 @@ impl Store {
         let mut spare = std::mem::take(&mut self.spare);
         spare.clear();
         spare
+    }
+
+    /// Keeps a body in transit for a message that goes to the queue or to a receive buffer: copies it to memory of this
+    /// task, unless the sender has fallen back to eager, or the daemon allows the task to keep it where it lies.
+    #[cold]
+    pub fn keep_in_transit(&mut self, body: BodyInTransit<'_>) -> Option<Large> {
+        if let Some(remote) = body.keep() {
+            return Some(Large::Remote(remote));
+        }
+        // If there is no memory, the body is dropped here, and the message arrives again later.
+        let mut data = self.take_spare(body.len());
+        data.try_reserve_exact(body.len()).ok()?;
+        match body.take_all(&mut data) {
+            Ok(()) => Some(Large::Bytes(data)),
+            Err(NotTaken::Eager(remote)) => Some(Large::Remote(remote)),
+            Err(NotTaken::Later | NotTaken::Lost) => None,
+        }
     }
 
     /// Returns a slot for a new message. The caller sets the header words and the body.

@@ -36,7 +36,7 @@ pub(crate) fn enrolled(tid: Tid) -> (Task, TestDaemon) {
     let environment = Environment::from_lookup(|_| None);
     let (member, _) = Member::enter(near, &environment, None).ok().unwrap();
     let mut task = Task::new(&environment);
-    task.member = Some(member);
+    task.enter(member);
     let Some((ToDaemon::Hello(_), shown)) = socket.receive_from_task().unwrap() else { panic!("no hello") };
     let shown = shown.try_into().unwrap();
     (task, TestDaemon { socket: Some(socket), ports, shown })

@@ -97,7 +97,7 @@ pub(crate) struct DirectLinks {
     /// A peer that has exited. The link to this peer is read to its end before further frames of the daemon are read.
     pub draining: Option<Tid>,
     links_max: usize,
-    pacing: LinkPacer,
+    pub pacing: LinkPacer,
     multicasts: Multicasts,
 }
 

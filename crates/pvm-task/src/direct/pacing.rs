@@ -9,7 +9,7 @@ use pvm_core::tid::Tid;
 use std::time::{Duration, Instant};
 
 /// The pacer of a task's links.
-pub(super) struct LinkPacer {
+pub(crate) struct LinkPacer {
     pacer: Pacer,
     /// The zero of the pacer's time.
     made: Instant,

@@ -82,11 +82,6 @@ impl DirectLinks {
         }
     }
 
-    /// Returns whether the daemon has to be told that pacing has begun. After that, it counts as told.
-    pub fn take_pacing_report(&mut self) -> bool {
-        self.pacing.take_report()
-    }
-
     /// Returns and forgets the events that other parts of the task have to handle.
     pub fn take_events(&mut self) -> Vec<RouteEvent> {
         self.active = !self.links.is_empty() || !self.deferred.is_empty();

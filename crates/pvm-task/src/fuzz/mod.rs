@@ -238,7 +238,7 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 let (mut arrived, mut outcome) = (Vec::new(), ReadOutcome::default());
                 let result = link.read(&mut arrived, None, &mut outcome);
                 assert_eq!(arrived.len(), outcome.messages);
-                arrived.iter().for_each(|one| assert_eq!(one.envelope(1).src, 0x80001));
+                arrived.iter().for_each(|one| assert_eq!(Envelope::new(one.peer.0, 1, one.meta).src, 0x80001));
                 if result.is_err() {
                     return Ok(());
                 }

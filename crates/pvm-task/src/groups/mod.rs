@@ -211,7 +211,7 @@ pub(crate) struct Groups {
     pub joined: Vec<(u64, u32)>,
     /// Shares that other members still send for collective operations that this task has given up. They are dropped
     /// when they arrive.
-    abandoned: Vec<Filter>,
+    pub abandoned: Vec<Filter>,
     pub waiters: GroupWaiters,
 }
 
@@ -262,23 +262,12 @@ impl Groups {
         Ok(Group(group))
     }
 
+    /// Removes a group that this task has left.
     pub fn remove(&mut self, name: &[u8]) -> Option<Rc<CachedGroup>> {
         let at = self.cached.iter().position(|group| group.name == name)?;
-        Some(self.cached.remove(at))
-    }
-
-    /// Notes that a share has to be dropped when it arrives.
-    pub fn abandon_share(&mut self, share: Filter) {
-        self.abandoned.push(share);
-    }
-
-    #[inline]
-    pub fn has_abandoned_shares(&self) -> bool {
-        !self.abandoned.is_empty()
-    }
-
-    pub fn abandons(&self, share: &Filter) -> bool {
-        self.abandoned.contains(share)
+        let group = self.cached.remove(at);
+        self.joined.retain(|(id, _)| *id != group.id);
+        Some(group)
     }
 
     /// Notes that an abandoned share was dropped.

@@ -5,7 +5,7 @@ use super::Member;
 use crate::clock;
 use crate::direct::send_queue::{QueuedBody, QueuedMessage, SendQueue};
 use crate::message::OWN_DSIG;
-use crate::state::{QueueSink, RouteSwitch, State, TC_FALLBACK, TC_ROUTE_SWITCH};
+use crate::state::{RouteSwitch, State, TC_FALLBACK, TC_ROUTE_SWITCH};
 use pvm_core::channel::{Fallback, GivenUp, Lane, LaneKind, Step, Wish};
 use pvm_core::codes::{ENC_XDR, SYSCTX_TC};
 use pvm_core::proto::LinkCause;
@@ -145,7 +145,7 @@ impl Member {
 
     /// Takes in the messages that have arrived on the default route, and handles route switches.
     pub fn poll_default_route(&mut self, state: &mut State) {
-        self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
+        self.endpoint.poll_through(self.tid.host().0, state);
         self.handle_route_switches(state);
         self.fall_back(LaneKind::Direct);
     }

@@ -16,7 +16,7 @@
 //!
 //! `HPVM_ORDER=pairs` switches all this off.
 use super::Member;
-use crate::state::{QueueSink, State};
+use crate::state::State;
 use pvm_core::channel::LaneKind;
 use pvm_core::proto::{Order, Request};
 use pvm_core::tid::Tid;
@@ -134,7 +134,7 @@ impl Member {
     /// Takes in what the queues hold, if messages were read from links and there are other tasks. Returns whether it did.
     pub fn take_in_before_links(&mut self, state: &mut State) -> bool {
         let is_due = self.company_before_links().is_some();
-        if is_due && self.endpoint.poll_all_through(&mut QueueSink { state, own: self.tid.0 as i32 }) > 0 {
+        if is_due && self.endpoint.poll_all_through(state) > 0 {
             // Nobody sleeps before it has searched again, even if all messages of the links turn out to be repeats.
             (self.may_have_more, state.news) = (true, true);
             self.parker.wake();

@@ -95,7 +95,6 @@ impl Member {
             }
             self.handle_route_switches(state);
         }
-        let own = self.tid.0 as i32;
         let mut count = 0;
         for arrived in std::mem::take(&mut self.direct.arrived) {
             if state.backlog.is_open() && self.direct.is_ordered(arrived.peer) {
@@ -103,12 +102,12 @@ impl Member {
                 continue;
             }
             self.direct.count_received(&mut state.route_switches.receipts, &arrived);
-            state.on_message_bytes(arrived.envelope(own), arrived.body);
+            state.on_link_message(arrived);
             count += 1;
         }
         self.switch_to_lanes(LaneKind::Direct);
         self.fall_back(LaneKind::Direct);
-        if self.direct.take_pacing_report() {
+        if self.direct.pacing.take_report() {
             self.send(&ToDaemon::Overflow);
         }
         for event in self.direct.take_events() {

@@ -147,14 +147,13 @@ impl Member {
     /// events there were.
     pub fn deliver_from_fabric(&mut self, state: &mut State) -> usize {
         self.take_in_before_links(state);
-        let own = self.tid.0 as i32;
         let mut count = 0;
         for held in std::mem::take(&mut self.fabric.left_over) {
-            count += state.take_held(&held, own);
+            count += state.take_held(&held);
         }
         for link in &self.fabric.links {
             if !(self.fabric.is_ordered(link) && state.backlog.is_open()) {
-                count += state.take_held(&link.held, own);
+                count += state.take_held(&link.held);
             }
         }
         self.fabric.recycle(&mut state.store);

@@ -22,7 +22,7 @@ use crate::fabric::route::FabricRoute;
 use crate::groups::{Groups, Releases};
 use crate::introductions::Introductions;
 use crate::requests::{Purpose, Requests};
-use crate::state::{QueueSink, State};
+use crate::state::State;
 use crate::{EnrollError, Environment};
 use idleness::Idleness;
 use pvm_core::channel::{LaneKind, Peers};
@@ -290,7 +290,7 @@ impl Member {
     /// Takes messages out of shared memory and queues them.
     #[inline]
     pub fn poll(&mut self, state: &mut State) -> usize {
-        self.endpoint.poll(&mut QueueSink { state, own: self.tid.0 as i32 })
+        self.endpoint.poll(state)
     }
 
     /// Returns whether the socket may have a frame. Makes no system call.
@@ -380,15 +380,14 @@ impl Member {
             }
             ToTask::Peer(peer) => self.on_peer(state, peer, descriptors),
             ToTask::PeerGone(peer) => {
-                let own = self.tid.0 as i32;
-                self.endpoint.poll_dead(peer.0, &mut QueueSink { state, own });
+                self.endpoint.poll_dead(peer.0, state);
                 self.endpoint.peer_gone(peer.0);
                 self.introductions.forget(peer);
                 state.route_changed(peer, None);
             }
             ToTask::Direct(direct) => self.on_direct_link(state, &direct, descriptors),
             ToTask::Ended(peer) => {
-                self.endpoint.poll_through(self.tid.host().0, &mut QueueSink { state, own: self.tid.0 as i32 });
+                self.endpoint.poll_through(self.tid.host().0, state);
                 // Its last messages, and the switch to a link with more, may wait behind a gap.
                 match state.backlog.is_open() {
                     true => state.backlog.add_end(peer),
@@ -419,7 +418,7 @@ impl Member {
         if frames_ahead < 0 || self.endpoint.has_waited_for_frame() {
             // All frames up to this one were sent before the queues are read.
             self.socket_polls.queues_read = self.frames();
-            self.endpoint.poll_all_through(&mut QueueSink { state, own: self.tid.0 as i32 });
+            self.endpoint.poll_all_through(state);
         }
     }
 

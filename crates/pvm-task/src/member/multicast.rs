@@ -48,7 +48,7 @@ impl Member {
     pub fn list_receivers(&mut self, far: &[Tid], meta: &Meta, mcast_route: i32) -> Result<(), Code> {
         let list: Vec<u8> = far.iter().flat_map(|tid| tid.0.to_ne_bytes()).collect();
         let [ctx, _, wid, enc, format, _] = *meta;
-        let daemon = self.relay();
+        let daemon = self.tid.host();
         let sent = self.endpoint.send_bytes(daemon.0, [ctx, mcast_route as u32, wid, enc, format, LIST], &list);
         self.finish_send(daemon, sent)
     }

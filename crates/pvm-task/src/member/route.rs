@@ -30,11 +30,6 @@ pub(crate) enum Route {
 }
 
 impl Member {
-    /// Returns the daemon's tid as a peer in shared memory.
-    pub fn relay(&self) -> Tid {
-        self.tid.host()
-    }
-
     /// Finishes a send: asks the daemon to ring the receiver if this task cannot ring it.
     #[inline]
     pub fn finish_send(&mut self, to: Tid, sent: Result<Sent, SendError>) -> Result<(), Code> {
@@ -60,7 +55,7 @@ impl Member {
 
     /// Returns whether messages can take the default route now. If not, asks the daemon to introduce itself.
     pub fn has_default_route(&mut self) -> bool {
-        let daemon = self.relay();
+        let daemon = self.tid.host();
         let is_connected = self.endpoint.is_connected(daemon.0);
         // After a refusal, only a send asks again, because a send can report the failure.
         if !is_connected && !self.introductions.is_refused(daemon) {

@@ -2,19 +2,16 @@
 mod backlog;
 mod handlers;
 mod notifies;
-mod route_switches;
 mod sinks;
 mod system;
 mod visibility;
 
 pub(crate) use notifies::OWN_NOTIFY;
-pub(crate) use route_switches::RouteSwitch;
-pub(crate) use sinks::{DeliverSink, OnePerPeer, QueueSink, ReceiveSink};
-pub(crate) use system::{TC_FALLBACK, TC_OUTPUT, TC_ROUTE_SWITCH};
+pub(crate) use sinks::{DeliverSink, OnePerPeer, ReceiveSink};
+pub(crate) use system::{RouteSwitch, TC_FALLBACK, TC_OUTPUT, TC_ROUTE_SWITCH};
 
 use crate::Environment;
-use crate::envelope::{Envelope, HeldMessages};
-use crate::in_transit::keep_in_transit;
+use crate::envelope::{Envelope, HeldMessages, LinkMessage};
 use crate::message::{Large, Message, SlotState};
 use crate::options::Settings;
 use crate::output::Output;
@@ -28,11 +25,12 @@ use pvm_core::codes::SYSCTX_TC;
 use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Waits};
-use route_switches::RouteSwitches;
-use system::is_system;
+use system::{RouteSwitches, is_system};
 
 /// The part of a task that needs no machine.
 pub(crate) struct State {
+    /// The tid of the task as messages carry it; 0 while it is not enrolled.
+    pub own: i32,
     pub store: Store,
     pub handlers: Handlers,
     pub context: i32,
@@ -60,6 +58,7 @@ impl State {
         let mut settings = Settings::new(environment.debug_mask.unwrap_or(0));
         settings.inherit_environment(environment);
         State {
+            own: 0,
             store: Store::new(),
             handlers: Handlers::default(),
             context: environment.context.unwrap_or(0),
@@ -89,7 +88,7 @@ impl State {
         self.route_switches = RouteSwitches::default();
         self.settings.no_reset = None;
         self.settings.own.trace_tid = 0;
-        self.news = true;
+        (self.own, self.news) = (0, true);
     }
 
     /// Returns whether the message goes to a handler or to the library itself, or is output of a child.
@@ -154,6 +153,11 @@ impl State {
         self.dispatch(&envelope, slot);
     }
 
+    /// Takes in a message that was read from a link.
+    pub fn on_link_message(&mut self, message: LinkMessage) {
+        self.on_message_bytes(Envelope::new(message.peer.0, self.own, message.meta), message.body);
+    }
+
     /// Takes in a message that the daemon has made or stored.
     pub fn on_message_of_daemon(&mut self, envelope: Envelope, body: Vec<u8>) {
         if !self.backlog.is_open() {
@@ -188,7 +192,7 @@ impl State {
             }
             Ok(body) if ctx == SYSCTX_TC && tag == TC_FALLBACK => {
                 if let Some(held) = self.route_switches.close_fabric(Tid(src as u32)) {
-                    if self.take_held(&held, envelope.dst) > 0 {
+                    if self.take_held(&held) > 0 {
                         self.handlers.queue_all();
                     }
                 }
@@ -222,7 +226,7 @@ impl State {
                 inline.copy_to(&mut message.small);
             }
             Arrival::Remote(remote) => message.large = Large::Remote(remote),
-            Arrival::InTransit(body) => match keep_in_transit(body, &mut self.store) {
+            Arrival::InTransit(body) => match self.store.keep_in_transit(body) {
                 Some(large) => self.store.table[slot as usize].large = large,
                 None => {
                     self.store.free(slot as i32 + 1);
@@ -234,11 +238,11 @@ impl State {
     }
 
     /// Takes over what has arrived on a fabric. Returns the number of messages.
-    pub fn take_held(&mut self, held: &HeldMessages, own: i32) -> usize {
+    pub fn take_held(&mut self, held: &HeldMessages) -> usize {
         let mut count = 0;
         loop {
             let Some(message) = held.messages.borrow_mut().pop_front() else { return count };
-            self.on_message_bytes(message.envelope(own), message.body);
+            self.on_link_message(message);
             count += 1;
         }
     }

@@ -20,8 +20,6 @@ pub(crate) const OWN_NOTIFY: i32 = i32::MIN;
 /// The notifies that the process sends to itself.
 #[derive(Default)]
 pub(crate) struct LocalNotifies {
-    /// The tid of the task.
-    own: i32,
     own_exit: Vec<Address>,
     /// Addresses to notify of new routes, each with the number of further routes to report to it; a negative number
     /// means all.
@@ -38,7 +36,7 @@ impl LocalNotifies {
 impl State {
     /// Queues a notify of this process to itself.
     pub fn notify_locally(&mut self, ctx: i32, tag: i32, body: &[i32]) {
-        self.queue_notify(self.notifies.own, OWN_NOTIFY, (ctx, tag), body);
+        self.queue_notify(self.own, OWN_NOTIFY, (ctx, tag), body);
     }
 
     fn queue_notify(&mut self, src: i32, dst: i32, (ctx, tag): Address, body: &[i32]) {
@@ -68,17 +66,15 @@ impl State {
         self.notifies.route_add.retain(|(_, left)| *left != 0);
     }
 
-    /// Checks the arguments of `pvm_notify` in the task `own`, and registers the notifies that are local to the process
+    /// Checks the arguments of `pvm_notify`, and registers the notifies that are local to the process
     /// (own exit, routes). Returns the request to the daemon for all other notifies, if there are any. `has_route`: whether
     /// the program can know of a route to a task.
     pub fn notify(
         &mut self,
         (what, tag, count): (i32, i32, i32),
         tids: &[i32],
-        own: i32,
         has_route: impl Fn(Tid) -> bool,
     ) -> Result<Option<Request>, Code> {
-        self.notifies.own = own;
         let ctx = self.context;
         let cancel = what & NOTIFY_CANCEL != 0;
         if tag < 0 {
@@ -115,7 +111,7 @@ impl State {
 
     /// Registers or cancels notifies of the task's own exit. Returns the other tasks in `tids`.
     fn watch_own_exit(&mut self, address: Address, cancel: bool, tids: &[i32]) -> Vec<Tid> {
-        let own = self.notifies.own;
+        let own = self.own;
         let mut rest = Vec::new();
         for tid in tids {
             if *tid != own {

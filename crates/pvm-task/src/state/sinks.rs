@@ -6,33 +6,27 @@ use crate::types::{Delivered, Filter};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Meta, Sink};
 
-/// A sink that queues the messages from shared memory.
-pub(crate) struct QueueSink<'a> {
-    pub state: &'a mut State,
-    pub own: i32,
-}
-
-impl Sink for QueueSink<'_> {
+/// Queues the messages from shared memory.
+impl Sink for State {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
         let envelope = Envelope::new(from, self.own, meta);
-        self.state.heard = Some(Tid(envelope.src as u32));
-        self.state.on_message(envelope, body);
+        self.heard = Some(Tid(envelope.src as u32));
+        self.on_message(envelope, body);
     }
 
     fn gap(&mut self, host: u32, count: u32) {
-        self.state.on_gap(Tid(host), count);
+        self.on_gap(Tid(host), count);
     }
 
     fn no_more(&mut self, host: u32) -> bool {
-        self.state.on_no_more(Tid(host))
+        self.on_no_more(Tid(host))
     }
 }
 
 /// A sink that delivers the first message that the filter accepts to a one-call receive, and queues all other messages.
 pub(crate) struct DeliverSink<'a, T: ?Sized> {
     pub state: &'a mut State,
-    pub own: i32,
     pub filter: &'a Filter,
     pub target: &'a mut T,
     pub delivered: Option<Delivered>,
@@ -41,7 +35,7 @@ pub(crate) struct DeliverSink<'a, T: ?Sized> {
 impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
-        let envelope = Envelope::new(from, self.own, meta);
+        let envelope = Envelope::new(from, self.state.own, meta);
         self.state.heard = Some(Tid(envelope.src as u32));
         let fits = self.filter.accepts(envelope.src, envelope.tag, envelope.ctx);
         // A message that has to be converted is queued first, and converted when it is taken from the queue.
@@ -64,17 +58,17 @@ impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
     }
 
     fn gap(&mut self, host: u32, count: u32) {
-        self.state.on_gap(Tid(host), count);
+        self.state.gap(host, count);
     }
 
     fn no_more(&mut self, host: u32) -> bool {
-        self.state.on_no_more(Tid(host))
+        self.state.no_more(host)
     }
 
     /// Returns whether this is the message that is wanted, of a task that the filter names: it need not wait for its turn.
     #[inline]
     fn picks(&self, from: u32, meta: &Meta) -> bool {
-        let envelope = Envelope::new(from, self.own, *meta);
+        let envelope = Envelope::new(from, self.state.own, *meta);
         self.delivered.is_none()
             && self.filter.accepts(envelope.src, envelope.tag, envelope.ctx)
             && envelope.is_native()
@@ -91,7 +85,6 @@ impl<T: Target + ?Sized> Sink for DeliverSink<'_, T> {
 /// A sink that delivers the first message that the filter accepts to a receive, and queues all other messages.
 pub(crate) struct ReceiveSink<'a> {
     pub state: &'a mut State,
-    pub own: i32,
     pub filter: &'a Filter,
     pub found: Option<u32>,
 }
@@ -99,7 +92,7 @@ pub(crate) struct ReceiveSink<'a> {
 impl Sink for ReceiveSink<'_> {
     #[inline]
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
-        let envelope = Envelope::new(from, self.own, meta);
+        let envelope = Envelope::new(from, self.state.own, meta);
         let fits = self.filter.accepts(envelope.src, envelope.tag, envelope.ctx);
         if self.found.is_none() && fits && !self.state.is_intercepted(&envelope) {
             self.state.store.queue.reveal_all();
@@ -110,11 +103,11 @@ impl Sink for ReceiveSink<'_> {
     }
 
     fn gap(&mut self, host: u32, count: u32) {
-        self.state.on_gap(Tid(host), count);
+        self.state.gap(host, count);
     }
 
     fn no_more(&mut self, host: u32) -> bool {
-        self.state.on_no_more(Tid(host))
+        self.state.no_more(host)
     }
 
     /// Returns whether the message has arrived. Later messages are not taken in: in response to this message, the
@@ -126,7 +119,7 @@ impl Sink for ReceiveSink<'_> {
 }
 
 /// A sink that takes only one message of each peer, so that every peer gets its turn.
-pub(crate) struct OnePerPeer<'a>(pub QueueSink<'a>);
+pub(crate) struct OnePerPeer<'a>(pub &'a mut State);
 
 impl Sink for OnePerPeer<'_> {
     fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {

@@ -27,7 +27,8 @@ impl Task {
     /// Ends a handler: frees its buffers and restores those of the caller.
     pub fn handler_done(&mut self) {
         if self.state.end_handler() {
-            self.note_revealed();
+            // More messages are visible: no thread sleeps before it has searched again.
+            self.note(1, 0);
         }
     }
 

@@ -4,11 +4,10 @@ mod fast_path;
 mod fmp;
 mod groups;
 mod handlers;
-mod in_place;
 mod options;
 mod output;
 mod pack;
-mod posting;
+mod precv;
 mod receive;
 mod requests;
 mod send;
@@ -57,7 +56,7 @@ impl Task {
         let (member, own) = Member::enroll(environment, self.cookie)?;
         self.cookie = None;
         let tid = member.tid;
-        self.member = Some(member);
+        self.enter(member);
         // Trace settings of the daemon are newer than those in the environment.
         let has_settings = !own.mask.is_empty();
         self.state.settings.inherit(own);
@@ -67,6 +66,12 @@ impl Task {
         self.state.handlers.enter_system();
         self.tell_route();
         Ok(tid)
+    }
+
+    /// Notes that the daemon has accepted the task.
+    pub(crate) fn enter(&mut self, member: Member) {
+        self.state.own = member.tid.0 as i32;
+        self.member = Some(member);
     }
 
     /// Returns whether the task has a tid (also while the daemon is gone).
@@ -125,7 +130,7 @@ impl Task {
 
     /// Returns the tid of this task as messages carry it, 0 for none.
     pub(crate) fn own_tid(&self) -> i32 {
-        self.member.as_ref().map_or(0, |member| member.tid.0 as i32)
+        self.state.own
     }
 
     /// `pvm_parent`: returns the spawner's tid, or the error `NoParent` or `ParentNotSet`. Fails with `SysErr` if the

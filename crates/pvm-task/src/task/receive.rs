@@ -1,14 +1,11 @@
 //! Taking in messages, and receiving them (contract 2.3).
 use super::Task;
-use crate::direct::PostedReceive;
 use crate::envelope::Envelope;
-use crate::message::{Large, Message, SlotState};
-use crate::state::{DeliverSink, ReceiveSink, State};
-use crate::target::Target;
-use crate::types::{ANY, Delivered, Filter, Kind};
+use crate::message::{Large, SlotState};
+use crate::state::{ReceiveSink, State};
+use crate::types::{ANY, Filter};
 use pvm_core::codes::SYSCTX_TC;
-use pvm_core::tid::Tid;
-use pvm_fmp::{Endpoint, IMMEDIATE_BYTES, RecentMessage, is_daemon};
+use pvm_fmp::{IMMEDIATE_BYTES, RecentMessage, is_daemon};
 
 /// Receiving. None of these calls waits. To wait, repeat: [`Task::progress`], try to receive, wait ([`crate::Waiter`]).
 impl Task {
@@ -69,11 +66,6 @@ impl Task {
         if count > delivered {
             self.note_news();
         }
-    }
-
-    /// Notes that more messages are visible. Then no thread sleeps before it has searched again.
-    pub(crate) fn note_revealed(&mut self) {
-        self.note(1, 0);
     }
 
     /// Notes that messages or events have arrived, perhaps for another thread. Wakes the one waiting thread that sleeps
@@ -144,9 +136,8 @@ impl Task {
             return Some(mid);
         }
         let member = self.member.as_mut()?;
-        let own = member.tid.0 as i32;
         self.state.handlers.stop_queueing();
-        let mut sink = ReceiveSink { state: &mut self.state, own, filter, found: None };
+        let mut sink = ReceiveSink { state: &mut self.state, filter, found: None };
         let count = member.endpoint.poll(&mut sink);
         if let Some(slot) = sink.found {
             self.note(count, 1);
@@ -189,7 +180,6 @@ impl Task {
             return None;
         }
         let member = self.member.as_mut()?;
-        let own = member.tid.0 as i32;
         let may_come = |from: u32| !is_daemon(from) && (filter.src == ANY || filter.src == from as i32);
         let wait = wait && member.endpoint.most_recent_peer().is_some_and(may_come);
         let of_any = filter.src == ANY;
@@ -197,7 +187,7 @@ impl Task {
             true => member.endpoint.await_recent(of_any),
             false => member.endpoint.probe_recent(of_any),
         }?;
-        let envelope = Envelope::new(recent.from(), own, recent.meta());
+        let envelope = Envelope::new(recent.from(), state.own, recent.meta());
         if !filter.accepts(envelope.src, envelope.tag, envelope.ctx) || envelope.ctx == SYSCTX_TC {
             return None;
         }
@@ -212,147 +202,5 @@ impl Task {
     #[inline(always)]
     pub fn watch_most_recent(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.endpoint.watch_most_recent())
-    }
-
-    /// Tries once to receive for `pvm_precv`; polls the peers if the message is not queued yet. Copies the first bytes
-    /// of the oldest message that the filter accepts into `data`. Raw items in the format of another host are
-    /// converted; they must all be of the given kind.
-    #[inline(always)]
-    pub fn try_precv(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
-        if let Some(delivered) = self.precv_at_once(filter, data) {
-            return Some(delivered);
-        }
-        self.try_precv_into(filter, kind, data)
-    }
-
-    /// Does what [`Task::try_precv`] does, for a caller that has just tried [`Task::precv_at_once`].
-    #[inline]
-    pub fn try_precv_by_poll(&mut self, filter: &Filter, kind: Kind, data: &mut [u8]) -> Option<Delivered> {
-        self.try_precv_into(filter, kind, data)
-    }
-
-    /// Does the work of [`Task::try_precv`] for any target.
-    #[inline]
-    pub(crate) fn try_precv_into<T: Target + ?Sized>(
-        &mut self,
-        filter: &Filter,
-        kind: Kind,
-        target: &mut T,
-    ) -> Option<Delivered> {
-        if let Some(delivered) = self.deliver_queued(filter, kind, target) {
-            return Some(delivered);
-        }
-        self.deliver(filter, kind, target, |endpoint, sink| endpoint.poll(sink))
-    }
-
-    /// As [`Task::try_precv`], for a filter that names the sender: if the sender's next message is not the wanted one, all
-    /// messages are taken in, in the order in which they were sent; otherwise those of others stay in their queues.
-    #[inline]
-    pub(crate) fn try_precv_from<T: Target + ?Sized>(
-        &mut self,
-        filter: &Filter,
-        kind: Kind,
-        target: &mut T,
-    ) -> Option<Delivered> {
-        if let Some(delivered) = self.deliver_queued(filter, kind, target) {
-            return Some(delivered);
-        }
-        let (from, own) = (Tid(filter.src as u32), Tid(self.own_tid() as u32));
-        let peer = if from.host() == own.host() { from } else { own.host() };
-        // It may have arrived already, and wait for messages that the daemon will queue.
-        let may_wait = self.state.backlog.is_open();
-        self.deliver(filter, kind, target, |endpoint, sink| match endpoint.poll_peer(peer.0, sink) {
-            0 if may_wait || endpoint.has_sent_to_us(peer.0) => endpoint.poll(sink),
-            count => count,
-        })
-    }
-
-    #[inline]
-    fn deliver<T: Target + ?Sized>(
-        &mut self,
-        filter: &Filter,
-        kind: Kind,
-        target: &mut T,
-        poll: impl FnOnce(&mut Endpoint, &mut DeliverSink<'_, T>) -> usize,
-    ) -> Option<Delivered> {
-        let member = self.member.as_mut()?;
-        let own = member.tid.0 as i32;
-        self.state.handlers.stop_queueing();
-        let mut sink = DeliverSink { state: &mut self.state, own, filter, target: &mut *target, delivered: None };
-        let count = poll(&mut member.endpoint, &mut sink);
-        if let Some(delivered) = sink.delivered {
-            self.note(count, 1);
-            return Some(delivered);
-        }
-        let mut polls_links = true;
-        if count == 0 && member.may_receive_in_place() {
-            polls_links = member.direct.is_poll_due();
-            let in_place = self.deliver_in_place(filter, kind, target);
-            if in_place.is_some() {
-                return in_place;
-            }
-            if polls_links && target.room().is_some() {
-                let from_link = self.deliver_from_link(filter, kind, target);
-                if from_link.is_some() {
-                    return from_link;
-                }
-                polls_links = false;
-            }
-        }
-        match self.progress_control(count, polls_links) {
-            0 => None,
-            _ => self.deliver_queued(filter, kind, target),
-        }
-    }
-
-    /// Receives from a direct link, without a copy where possible.
-    #[cold]
-    #[inline(never)]
-    fn deliver_from_link<T: Target + ?Sized>(
-        &mut self,
-        filter: &Filter,
-        kind: Kind,
-        target: &mut T,
-    ) -> Option<Delivered> {
-        let room = target.room()?;
-        let member = self.member.as_mut().filter(|member| member.direct.is_active())?;
-        let (state, own) = (&mut self.state, member.tid.0 as i32);
-        member.handle_route_switches(state);
-        let is_intercepted = |envelope: &Envelope| !envelope.is_native() || state.is_intercepted(envelope);
-        let mut posted = PostedReceive { filter, own, room, is_intercepted: &is_intercepted, found: None };
-        member.direct.receive_posted(&mut posted);
-        let found = posted.found;
-        let others = member.deliver_from_links(state);
-        match found {
-            Some((envelope, len)) => {
-                self.state.reveal_all();
-                self.note(others + 1, 1);
-                Some(envelope.delivered(len))
-            }
-            None if others > 0 => {
-                self.note(others, 0);
-                self.deliver_queued(filter, kind, target)
-            }
-            None => None,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn deliver_queued<T: Target + ?Sized>(
-        &mut self,
-        filter: &Filter,
-        kind: Kind,
-        target: &mut T,
-    ) -> Option<Delivered> {
-        let slot = self.state.find(filter)?;
-        let message = &mut self.state.store.table[slot as usize];
-        let failure = if message.is_foreign_raw() { message.make_native(kind).err() } else { None };
-        let Message { src, tag, wid, .. } = *message;
-        let delivered = Delivered { src, tag, wid, len: message.len(), failure };
-        if target.accepts_queued(delivered.len) {
-            target.take_queued(message);
-            self.state.store.free(slot as i32 + 1);
-        }
-        Some(delivered)
     }
 }

@@ -126,9 +126,9 @@ impl Task {
     /// `pvm_notify`: checks the arguments and registers the notifies that are local to the process (own exit, routes).
     /// Returns the request to the daemon for all other notifies, if there are any.
     pub fn notify(&mut self, what: i32, tag: i32, count: i32, tids: &[i32]) -> Result<Option<Request>, Code> {
-        let (own, member) = (self.own_tid(), &self.member);
+        let member = &self.member;
         let has_route = |peer| member.as_ref().is_some_and(|member| member.has_route(peer));
-        self.state.notify((what, tag, count), tids, own, has_route)
+        self.state.notify((what, tag, count), tids, has_route)
     }
 
     /// `pvm_getcontext`.

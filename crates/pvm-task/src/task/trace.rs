@@ -11,20 +11,18 @@ use std::time::Instant;
 impl Task {
     /// Returns whether any event of this task is traced.
     pub fn traces(&self) -> bool {
-        self.is_connected() && self.has_collector() && all().any(|event| event.chosen_by(self.own_mask()))
+        self.traced_events().is_some_and(|mask| all().any(|event| event.chosen_by(mask)))
     }
 
     /// Returns whether events of this kind are traced.
     pub fn traces_event(&self, event: Event) -> bool {
-        self.is_connected() && self.has_collector() && event.chosen_by(self.own_mask())
+        self.traced_events().is_some_and(|mask| event.chosen_by(mask))
     }
 
-    fn own_mask(&self) -> &[u8] {
-        &self.state.settings.own.mask
-    }
-
-    fn has_collector(&self) -> bool {
-        is_collected(&self.state.settings.own, self.own_tid())
+    /// Returns the mask of the events to trace, if a collector gets them.
+    fn traced_events(&self) -> Option<&[u8]> {
+        let own = &self.state.settings.own;
+        (self.is_connected() && is_collected(own, self.own_tid())).then_some(&own.mask)
     }
 
     /// Makes the library call `changed` whenever the daemon or another task changes what is traced.

@@ -2,7 +2,7 @@
 use super::Task;
 use crate::message::Message;
 use crate::message::queue::fits;
-use crate::state::{OnePerPeer, QueueSink};
+use crate::state::OnePerPeer;
 use crate::types::{Filter, PRIVATE_CONTEXTS};
 
 /// The largest number of polls of all peers in one call that does not wait, even if more messages arrive.
@@ -15,10 +15,10 @@ impl Task {
         let mut all = 0;
         for _ in 0..POLLS_MAX {
             let Some(member) = &mut self.member else { return all };
-            let mut arriving = QueueSink { state: &mut self.state, own: member.tid.0 as i32 };
+            let arriving = &mut self.state;
             let mut count = 0;
             for _ in 0..POLLS_MAX {
-                match member.endpoint.poll_all(&mut arriving) {
+                match member.endpoint.poll_all(arriving) {
                     0 => break,
                     more => count += more,
                 }
@@ -117,11 +117,11 @@ impl Task {
     fn take_in_some(&mut self) {
         for _ in 0..POLLS_MAX {
             let Some(member) = &mut self.member else { return };
-            let mut arriving = OnePerPeer(QueueSink { state: &mut self.state, own: member.tid.0 as i32 });
+            let mut arriving = OnePerPeer(&mut self.state);
             let mut count = member.endpoint.poll(&mut arriving);
             for _ in 0..POLLS_MAX {
-                arriving.0.state.reveal_fmp();
-                if arriving.0.state.store.queue.first_hidden().is_some() {
+                arriving.0.reveal_fmp();
+                if arriving.0.store.queue.first_hidden().is_some() {
                     break;
                 }
                 // The peers that sent lately have been polled; now all peers are polled.

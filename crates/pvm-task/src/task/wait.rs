@@ -256,9 +256,7 @@ impl Task {
             self.unpark();
             self.prepare_park();
         }
-        if let Some(member) = &mut self.member {
-            member.request_socket_poll();
-        }
+        self.request_socket_poll();
         self.take_in();
         let has_arrived = self.state.store.queue.has_news(&self.state.store.table);
         let may_arrive = self.member.as_mut().is_some_and(|member| member.fabric.arm(member.direct.watched()));

@@ -366,7 +366,7 @@ impl DirectLink {
     /// into the partial message; the remaining bytes are then read as for any other message.
     fn read_posted(&mut self, posted: &mut PostedReceive<'_>, outcome: &mut ReadOutcome) -> Result<(), LinkError> {
         let Some(partial) = &mut self.incoming.partial else { return Ok(()) };
-        let (bytes, envelope) = (partial.bytes, Envelope::of_link(self.peer, posted.own, partial.meta));
+        let (bytes, envelope) = (partial.bytes, Envelope::new(self.peer.0, posted.own, partial.meta));
         // The rest of it may not wait for a grant: while a message is read in this way, other links are not.
         let may_be_posted = !partial.was_moved && (partial.is_whole || self.granted == u64::MAX);
         let fits = posted.filter.accepts(envelope.src, envelope.tag, envelope.ctx) && bytes <= posted.room.len();

@@ -191,7 +191,7 @@ impl Task {
         if !state.store.queue.is_empty() || state.handlers.may_intercept() || state.output.collects_any() {
             return false;
         }
-        let Some(member) = self.member.as_mut().filter(|member| !member.groups.has_abandoned_shares()) else {
+        let Some(member) = self.member.as_mut().filter(|member| member.groups.abandoned.is_empty()) else {
             return false;
         };
         let Some(next) = member.endpoint.probe_immediate_of(from.tid) else { return false };
@@ -328,20 +328,20 @@ impl Task {
     /// Gives up the share of one member, see [`Task::give_up_shares`].
     pub fn give_up_share(&mut self, operation: &Collective, from: GroupMember) {
         if let Some(member) = &mut self.member {
-            member.groups.abandon_share(operation.filter(from));
+            member.groups.abandoned.push(operation.filter(from));
         }
     }
 
     #[inline]
     fn has_abandoned_shares(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.groups.has_abandoned_shares())
+        self.member.as_ref().is_some_and(|member| !member.groups.abandoned.is_empty())
     }
 
     /// Drops the abandoned shares that the filter accepts: they would be mistaken for the expected share. Returns whether
     /// all of them have arrived; a share that arrives after a call that returned false may be an abandoned one.
     #[cold]
     fn drop_abandoned_shares(&mut self, filter: &Filter) -> bool {
-        while self.member.as_ref().is_some_and(|member| member.groups.abandons(filter)) {
+        while self.member.as_ref().is_some_and(|member| member.groups.abandoned.contains(filter)) {
             if self.try_precv_from(filter, Kind::Byte, &mut [][..]).is_none() {
                 return false;
             }

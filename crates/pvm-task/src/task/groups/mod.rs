@@ -42,8 +42,7 @@ impl Task {
 
     /// Notes that `pvm_freezegroup` of this task has succeeded.
     pub fn froze_group(&mut self, name: &[u8]) {
-        let group = self.member.as_ref().and_then(|member| member.groups.by_name(name));
-        if let Some(group) = group {
+        if let Some(group) = self.member.as_ref().and_then(|member| member.groups.by_name(name)) {
             group.keep_frozen();
         }
     }
@@ -56,9 +55,6 @@ impl Task {
     /// Notes that this task has left the group.
     pub fn left_group(&mut self, name: &[u8]) {
         if let Some(group) = self.member.as_mut().and_then(|member| member.groups.remove(name)) {
-            if let Some(member) = &mut self.member {
-                member.groups.joined.retain(|(id, _)| *id != group.id);
-            }
             self.drop_all_shares(&group);
         }
     }

@@ -132,7 +132,7 @@ impl Task {
         let route = if is_answer(tag) { Route::Daemon } else { member.route(to)? };
         let (peer, far) = match route {
             Route::Shared => (to, 0),
-            Route::Default => (member.relay(), to.0),
+            Route::Default => (member.tid.host(), to.0),
             Route::Direct => (to, 0),
             Route::Introducing => return Ok(Submit::Again),
             Route::Gone => return Ok(Submit::Done),
@@ -218,7 +218,7 @@ impl Task {
                 self.collect_returned_blocks();
             }
             Route::Default => {
-                let (daemon, mut meta) = (member.relay(), meta);
+                let (daemon, mut meta) = (member.tid.host(), meta);
                 meta[FAR] = to.0;
                 member.note_relayed(body.len());
                 let sent = member.endpoint.send_bytes(daemon.0, meta, body);
@@ -233,7 +233,7 @@ impl Task {
             Route::Introducing => return Ok(Submit::Again),
             Route::Gone => {}
             Route::Loopback => {
-                let envelope = self_envelope(member.tid, meta);
+                let envelope = Envelope::new(member.tid.0, self.state.own, meta);
                 let mut copy = Vec::new();
                 copy.try_reserve_exact(body.len()).map_err(|_| Code::NoMem)?;
                 count_copy(body.len());
@@ -263,7 +263,7 @@ impl Task {
             member.send_to_daemon(to, meta, body)?;
             return Ok(Submit::Done);
         }
-        let envelope = self_envelope(member.tid, meta);
+        let envelope = Envelope::new(member.tid.0, self.state.own, meta);
         self.deliver_to_self(envelope, body);
         Ok(Submit::Done)
     }
@@ -320,8 +320,4 @@ impl Task {
 #[inline]
 pub(crate) fn is_answer(tag: i32) -> bool {
     (SM_FIRST..=SM_STTASK).contains(&tag)
-}
-
-fn self_envelope(own: Tid, meta: Meta) -> Envelope {
-    Envelope::new(own.0, own.0 as i32, meta)
 }

@@ -72,7 +72,7 @@ impl Outgoing<'_> {
         let mut to: Vec<(u32, Meta)> = local.iter().map(|tid| (tid.0, meta)).collect();
         let mut result = Ok(());
         if let [first, others @ ..] = far {
-            let (daemon, mut meta, mut listed) = (member.relay(), meta, Ok(()));
+            let (daemon, mut meta, mut listed) = (member.tid.host(), meta, Ok(()));
             meta[FAR] = first.0;
             if !others.is_empty() {
                 meta[FAR] = LISTED;
