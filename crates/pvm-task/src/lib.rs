@@ -4,6 +4,9 @@
 //! [`Task::enroll`], which waits for the daemon's welcome. They call no code of the user. A caller that
 //! has to wait calls [`Task::progress`] and tries again, paced by a [`Waiter`]; [`Session`] does this for
 //! single-threaded programs.
+//!
+//! Its parts are in three layers, each of which uses only those before it: `state`, what needs no machine; `member`, the
+//! membership of the machine; `task`, what a program calls. All other modules but `session` know nothing of these three.
 #![forbid(unsafe_code)]
 
 mod clock;

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 /// Where a body is that does not fit a frame.
 pub enum Body {
-    /// In a region that was registered before, from this position on. It must not change until [`FabricEvent::Sent`].
+    /// In a region that was registered before, from this position on. It must not change until [`FabricEvent::Sent`](super::FabricEvent).
     InRegion(RegionId, usize, usize),
     /// Here. It is kept until the peer has taken it.
     Bytes(Arc<Vec<u8>>),
-    /// The first bytes of a block of the task's heap. They must not change until [`FabricEvent::Sent`].
+    /// The first bytes of a block of the task's heap. They must not change until [`FabricEvent::Sent`](super::FabricEvent).
     InBlock(Block, usize),
-    /// In the memory that is lent, which has this length ([`FabricLinks::source_lender`]). Before it is no longer lent, it is
-    /// to be replaced ([`FabricLinks::keep_lent`]).
+    /// In the memory that is lent, which has this length (`FabricLinks::source_lender`). Before it is no longer lent, it is
+    /// to be replaced (`FabricLinks::keep_lent`).
     Lent(LoanId, usize),
 }
 

@@ -44,9 +44,9 @@ pub(crate) struct State {
     pub backlog: Backlog,
     /// The sender of the last message that has arrived by the default route, until links on the fabric are told.
     pub heard: Option<Tid>,
-    /// Whether messages or events have arrived since the last [`Task::take_news`].
+    /// Whether messages or events have arrived since the program was last told (`Task::take_news`).
     pub news: bool,
-    /// See [`Task::note_synchronized`].
+    /// Whether the task has synchronized with others: the next search sees all that they have sent before.
     pub synchronized: bool,
     /// How long a wait for a message or an answer spins and yields before the thread sleeps.
     pub waits: Waits,

@@ -11,8 +11,8 @@ impl Task {
         self.state.output.collect((ctx, tag));
     }
 
-    /// As [`Task::collect_output`], with [`OutputKind::Raw`] in place of lines. A task may cause more than one
-    /// [`OutputKind::Begin`] and [`OutputKind::End`].
+    /// As [`Task::collect_output`], with `OutputKind::Raw` in place of lines. A task may cause more than one
+    /// `OutputKind::Begin` and `OutputKind::End`.
     pub fn collect_raw_output(&mut self, ctx: i32, tag: i32) {
         self.state.output.collect_raw((ctx, tag));
     }
