@@ -1,6 +1,7 @@
 //! The header of a message, and messages of links that the task has not taken over yet.
 use crate::message::OWN_DSIG;
 use crate::types::Delivered;
+use pvm_core::proto::Message;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Meta, is_daemon};
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,12 @@ impl Envelope {
         // Only the daemon sends messages on behalf of other tasks.
         let src = if is_daemon(from) { far } else { from } as i32;
         Envelope { src, dst: own, ctx, tag, wid, enc, format }
+    }
+
+    /// Returns the header of a message that the daemon has made or stored.
+    pub fn of_daemon(message: &Message) -> Envelope {
+        let Message { ctx, tag, wid, enc, format, .. } = *message;
+        Envelope { src: message.src.0 as i32, dst: message.dst.0 as i32, ctx, tag, wid, enc, format }
     }
 
     /// Returns whether the sender's host has the data format of this host.

@@ -1,5 +1,6 @@
 //! The table of messages and the active buffers (contract 2.1). A mid is the number of a message or buffer. Nothing
 //! here needs a daemon.
+use crate::envelope::Envelope;
 use crate::message::queue::Queue;
 use crate::message::{Large, Message, SlotState};
 use crate::types::Filter;
@@ -69,6 +70,17 @@ impl Store {
         let mut spare = std::mem::take(&mut self.spare);
         spare.clear();
         spare
+    }
+
+    /// Takes a slot for a message with this header, and without a body.
+    #[inline]
+    pub fn new_message(&mut self, envelope: &Envelope) -> u32 {
+        let slot = self.take_slot(SlotState::Buffer);
+        let message = &mut self.table[slot as usize];
+        (message.src, message.dst) = (envelope.src, envelope.dst);
+        (message.ctx, message.tag, message.wid) = (envelope.ctx, envelope.tag, envelope.wid);
+        (message.enc, message.format) = (envelope.enc, envelope.format);
+        slot
     }
 
     /// Keeps a body in transit for a message that goes to the queue or to a receive buffer: copies it to memory of this

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub const DECODER: &[Source] = &[
     part(
         "crates/pvm-task/src/member/mod.rs",
-        &["enter", "read_control", "on_frame", "on_reply", "on_peer", "deliver", "wait_for_welcome", "lose_daemon"],
+        &["enter", "read_control", "on_frame", "on_reply", "on_peer", "wait_for_welcome", "lose_daemon"],
     ),
     part("crates/pvm-task/src/requests.rs", &["on_reply"]),
     part("crates/pvm-task/src/member/direct.rs", &["on_direct_link", "on_peer_exit"]),

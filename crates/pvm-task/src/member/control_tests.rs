@@ -2,6 +2,7 @@ use super::*;
 use crate::message::OWN_DSIG;
 use crate::test_daemon::{TestDaemon, enrolled};
 use crate::{ANY, Filter, Task};
+use pvm_core::proto::Message;
 use pvm_fmp::Sent;
 
 const TASK: Tid = Tid(0x40001);

@@ -27,7 +27,7 @@ use crate::{EnrollError, Environment};
 use idleness::Idleness;
 use pvm_core::channel::{LaneKind, Peers};
 use pvm_core::codes::Code;
-use pvm_core::proto::{ByteBuf, Hello, Message, Reply, Request, ToDaemon, ToTask, TraceSettings, VERSION, Welcome};
+use pvm_core::proto::{ByteBuf, Hello, Reply, Request, ToDaemon, ToTask, TraceSettings, VERSION, Welcome};
 use pvm_core::tid::Tid;
 use pvm_descriptor::Floor;
 use pvm_fmp::ports::PortView;
@@ -376,7 +376,7 @@ impl Member {
             ToTask::Reply { wait, reply } => self.on_reply(state, wait, reply),
             ToTask::Message(message) => {
                 self.read_queues_before_frame(state);
-                deliver(state, message);
+                state.on_message_of_daemon(Envelope::of_daemon(&message), message.body.into_vec());
             }
             ToTask::Peer(peer) => self.on_peer(state, peer, descriptors),
             ToTask::PeerGone(peer) => {
@@ -501,20 +501,6 @@ impl Member {
         // The daemon hands over messages of tasks of other hosts.
         starved.iter().any(|from| source == crate::ANY || *from as i32 == source || !Tid(*from).is_task())
     }
-}
-
-/// Queues a message that the daemon has made or stored.
-fn deliver(state: &mut State, message: Message) {
-    let envelope = Envelope {
-        src: message.src.0 as i32,
-        dst: message.dst.0 as i32,
-        ctx: message.ctx,
-        tag: message.tag,
-        wid: message.wid,
-        enc: message.enc,
-        format: message.format,
-    };
-    state.on_message_of_daemon(envelope, message.body.into_vec());
 }
 
 fn wait_for_welcome(socket: &mut ControlSocket) -> Result<(Welcome, Vec<OwnedFd>), EnrollError> {

@@ -148,7 +148,7 @@ impl State {
 
     /// Takes in a message that has arrived by another route than shared memory.
     pub fn on_message_bytes(&mut self, envelope: Envelope, body: Vec<u8>) {
-        let slot = self.new_message(&envelope);
+        let slot = self.store.new_message(&envelope);
         self.store.table[slot as usize].set_body(body);
         self.dispatch(&envelope, slot);
     }
@@ -163,7 +163,7 @@ impl State {
         if !self.backlog.is_open() {
             return self.on_message_bytes(envelope, body);
         }
-        let slot = self.new_message(&envelope);
+        let slot = self.store.new_message(&envelope);
         self.store.table[slot as usize].set_body(body);
         self.add_to_backlog_end(slot);
     }
@@ -205,20 +205,10 @@ impl State {
         }
     }
 
-    #[inline]
-    pub fn new_message(&mut self, envelope: &Envelope) -> u32 {
-        let slot = self.store.take_slot(SlotState::Buffer);
-        let message = &mut self.store.table[slot as usize];
-        (message.src, message.dst) = (envelope.src, envelope.dst);
-        (message.ctx, message.tag, message.wid) = (envelope.ctx, envelope.tag, envelope.wid);
-        (message.enc, message.format) = (envelope.enc, envelope.format);
-        slot
-    }
-
     /// Returns a slot with a message from shared memory; `None` if there is no message (yet).
     #[inline]
     pub fn take_in(&mut self, envelope: &Envelope, body: Arrival<'_>) -> Option<u32> {
-        let slot = self.new_message(envelope);
+        let slot = self.store.new_message(envelope);
         let message = &mut self.store.table[slot as usize];
         match body {
             Arrival::Inline(inline) => {

@@ -1,5 +1,6 @@
 //! Buffers (contract 2.1). None of these calls needs a daemon.
 use super::Task;
+use crate::envelope::Envelope;
 use crate::message::{Large, OWN_DSIG, SlotState};
 use crate::state::OWN_NOTIFY;
 use crate::trace::begin_user_event;
@@ -32,10 +33,8 @@ impl Task {
         let enc = encoding_word(encoding)?;
         let src = self.own_tid();
         let store = &mut self.state.store;
-        let slot = store.take_slot(SlotState::Buffer);
+        let slot = store.new_message(&Envelope { src, dst: 0, ctx: 0, tag: 0, wid: 0, enc, format: OWN_DSIG });
         let message = &mut store.table[slot as usize];
-        (message.ctx, message.tag, message.wid, message.enc) = (0, 0, 0, enc);
-        (message.format, message.src, message.dst) = (OWN_DSIG, src, 0);
         match enc {
             ENC_IN_PLACE => message.large = Large::Pieces(Vec::new()),
             ENC_TRACE => message.small = begin_user_event(),

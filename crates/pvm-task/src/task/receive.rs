@@ -111,11 +111,11 @@ impl Task {
         if !recent.is_in_queue() {
             // The memory of such a body is kept, not copied.
             let large = Large::Remote(recent.keep()?);
-            let slot = state.new_message(&envelope);
+            let slot = state.store.new_message(&envelope);
             state.store.table[slot as usize].large = large;
             return Some(state.store.activate(slot));
         }
-        let slot = state.new_message(&envelope);
+        let slot = state.store.new_message(&envelope);
         let message = &mut state.store.table[slot as usize];
         // With this capacity, `Task::receive_fast` can refill the buffer in place.
         message.small.reserve(IMMEDIATE_BYTES);

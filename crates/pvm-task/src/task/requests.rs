@@ -1,6 +1,7 @@
 //! Requests to the daemon and their replies.
 use super::Task;
-use crate::message::{OWN_DSIG, SlotState};
+use crate::envelope::Envelope;
+use crate::message::OWN_DSIG;
 use crate::requests::Purpose;
 use crate::types::Ticket;
 use pvm_core::codes::{Code, ENC_IN_PLACE, MBOX_WAIT_FOR_INFO};
@@ -115,11 +116,8 @@ impl Task {
     /// Makes an inactive buffer from a message of the daemon (`Reply::Info`).
     pub fn import_message(&mut self, from: Message) -> i32 {
         let store = &mut self.state.store;
-        let slot = store.take_slot(SlotState::Buffer);
-        let message = &mut store.table[slot as usize];
-        (message.ctx, message.tag, message.wid, message.enc) = (from.ctx, from.tag, from.wid, from.enc);
-        (message.format, message.src, message.dst) = (from.format, from.src.0 as i32, from.dst.0 as i32);
-        message.set_body(from.body.into_vec());
+        let slot = store.new_message(&Envelope::of_daemon(&from));
+        store.table[slot as usize].set_body(from.body.into_vec());
         slot as i32 + 1
     }
 

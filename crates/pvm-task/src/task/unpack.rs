@@ -1,7 +1,8 @@
 //! Unpacking from the active receive buffer.
 use super::Task;
 use super::pack::padding;
-use crate::message::{GATHER_BYTES, Message, SlotState, zeroes};
+use crate::envelope::Envelope;
+use crate::message::{GATHER_BYTES, Message, zeroes};
 use crate::types::{Encoding, Kind};
 use pvm_core::codes::Code;
 
@@ -102,11 +103,9 @@ impl Task {
             have += count;
         }
         let store = &mut self.state.store;
-        let slot = store.take_slot(SlotState::Buffer);
-        let message = &mut store.table[slot as usize];
-        (message.ctx, message.tag, message.wid, message.enc) = (ctx, tag, wid, enc);
-        (message.format, message.src, message.dst) = (if format == 0 { outer } else { format }, src, dst);
-        message.set_body(body);
+        let format = if format == 0 { outer } else { format };
+        let slot = store.new_message(&Envelope { src, dst, ctx, tag, wid, enc, format });
+        store.table[slot as usize].set_body(body);
         Ok(slot as i32 + 1)
     }
 
