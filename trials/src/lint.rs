@@ -36,6 +36,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     checks
         .check("each module of the machine imports from those before it", layers::machine_modules_are_layers(&sources));
     checks.check("no modules use each other in a circle", circles::are_nowhere());
+    checks.check("methods are with their types", circles::methods_are_with_their_types());
     checks.check("crates use what the map says", layers::crates_use_what_the_map_says());
     checks.check("the core does no I/O and reads no clock", layers::core_does_no_io(&sources));
     checks.check("the daemon names every action", layers::every_action_is_named());

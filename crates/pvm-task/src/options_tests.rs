@@ -1,4 +1,6 @@
 use super::*;
+use crate::Task;
+use std::time::Duration;
 
 fn task() -> Task {
     Task::new(&Environment::from_lookup(|_| None))

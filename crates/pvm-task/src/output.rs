@@ -2,9 +2,6 @@
 //!
 //! A collected channel is a context and a tag. Each message to it names a task and carries text of the task, or a
 //! length below 1 that stands for an event.
-use crate::Task;
-use crate::system::TC_OUTPUT;
-use pvm_core::codes::SYSCTX_TC;
 use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, VecDeque};
@@ -38,7 +35,7 @@ pub enum OutputKind {
     Line(Vec<u8>),
     /// The end of the output (`[tXXXXX] EOF`).
     End,
-    /// Bytes of a raw channel, as they arrived ([`Task::collect_raw_output`]).
+    /// Bytes of a raw channel, as they arrived ([`Task::collect_raw_output`](crate::Task::collect_raw_output)).
     Raw(Vec<u8>),
 }
 
@@ -77,25 +74,25 @@ impl Output {
     }
 
     /// Collects a channel from now on.
-    fn collect(&mut self, channel: Channel) {
+    pub fn collect(&mut self, channel: Channel) {
         if !self.takes(channel) {
             self.channels.push(channel);
         }
     }
 
     /// Collects a channel from now on, and passes its bytes on without splitting them into lines.
-    fn collect_raw(&mut self, channel: Channel) {
+    pub fn collect_raw(&mut self, channel: Channel) {
         self.collect(channel);
         self.raw.push(channel);
     }
 
     /// Returns the oldest event.
-    fn next(&mut self) -> Option<OutputEvent> {
+    pub fn next(&mut self) -> Option<OutputEvent> {
         self.events.pop_front()
     }
 
     /// Returns for how many tasks the end of the output or the spawner's announcement is missing.
-    fn collecting(&self) -> usize {
+    pub fn collecting(&self) -> usize {
         self.tasks.len()
     }
 
@@ -169,47 +166,6 @@ impl Output {
 
     fn report(&mut self, (ctx, tag): Channel, task: Tid, kind: OutputKind) {
         self.events.push_back(OutputEvent { task, ctx, tag, kind });
-    }
-}
-
-/// Output of children (contract 2.8).
-impl Task {
-    /// Treats messages to this context and tag as output of children from now on: they are not queued;
-    /// [`Task::next_output`] returns their contents. Does not change where children's output goes.
-    pub fn collect_output(&mut self, ctx: i32, tag: i32) {
-        self.state.output.collect((ctx, tag));
-    }
-
-    /// As [`Task::collect_output`], with [`OutputKind::Raw`] in place of lines. A task may cause more than one
-    /// [`OutputKind::Begin`] and [`OutputKind::End`].
-    pub fn collect_raw_output(&mut self, ctx: i32, tag: i32) {
-        self.state.output.collect_raw((ctx, tag));
-    }
-
-    /// `pvm_catchout(non-NULL)`: children that are spawned from now on send their output here.
-    pub fn catch_output(&mut self) {
-        self.collect_output(SYSCTX_TC, TC_OUTPUT);
-        let tid = self.own_tid();
-        let children = &mut self.state.settings.children;
-        (children.output_tid, children.output_ctx, children.output_tag) = (tid, SYSCTX_TC, TC_OUTPUT);
-        children.run = children.run.for_others();
-    }
-
-    /// `pvm_catchout(NULL)`: children that are spawned from now on do not send their output here.
-    pub fn stop_catching_output(&mut self) {
-        let children = &mut self.state.settings.children;
-        (children.output_tid, children.output_ctx, children.output_tag) = (0, 0, 0);
-        children.run = children.run.for_others();
-    }
-
-    /// Returns the oldest event of the output of children.
-    pub fn next_output(&mut self) -> Option<OutputEvent> {
-        self.state.output.next()
-    }
-
-    /// Returns for how many collected tasks the end of the output or the spawner's announcement is missing.
-    pub fn collecting(&self) -> usize {
-        self.state.output.collecting()
     }
 }
 

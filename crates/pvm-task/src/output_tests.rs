@@ -1,7 +1,8 @@
 use super::*;
-use crate::receive::Envelope;
-use crate::{ANY, Environment, Filter};
-use pvm_core::codes::ENC_XDR;
+use crate::envelope::Envelope;
+use crate::state::TC_OUTPUT;
+use crate::{ANY, Environment, Filter, Task};
+use pvm_core::codes::{ENC_XDR, SYSCTX_TC};
 use pvm_core::encoding::Writer;
 
 const CHANNEL: Channel = (1, 2);

@@ -1,8 +1,11 @@
 use super::*;
+use crate::message::OWN_DSIG;
 use crate::test_daemon::enrolled;
 use crate::types::Source;
-use crate::{ANY, Environment};
+use crate::{ANY, Environment, Task};
 use pvm_core::codes::{DATA_DEFAULT, DATA_IN_PLACE, DATA_RAW, ENC_XDR};
+use pvm_core::machine::BESIDE_VARIABLE;
+use pvm_core::proto::{ByteBuf, Request};
 
 const PEER: Tid = Tid(0x40002);
 

@@ -1,6 +1,6 @@
 //! Blocking calls for single-threaded programs.
-use crate::control::Member;
-use crate::wait::{Step, Waiter};
+use crate::member::Member;
+use crate::task::{Step, Waiter};
 use crate::{EnrollError, Environment, Filter, OutputEvent, Submit, Task};
 use pvm_core::codes::Code;
 use pvm_core::encoding::Reader;

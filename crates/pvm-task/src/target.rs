@@ -1,7 +1,6 @@
 //! Where a one-call receive puts the body of its message.
-use crate::in_transit::take_in_transit;
 use crate::message::Message;
-use pvm_fmp::Arrival;
+use pvm_fmp::{Arrival, BodyInTransit, NotTaken};
 
 /// The place for the message of a one-call receive (`pvm_precv`).
 pub(crate) trait Target {
@@ -51,5 +50,19 @@ impl Target for [u8] {
 
     fn room(&mut self) -> Option<&mut [u8]> {
         Some(self)
+    }
+}
+
+/// Copies a body in transit to `data`. Returns the full length; `None` if there is no message (yet).
+fn take_in_transit(body: BodyInTransit<'_>, data: &mut [u8]) -> Option<usize> {
+    let len = body.len();
+    let count = len.min(data.len());
+    match body.take(&mut data[..count]) {
+        Ok(()) => Some(len),
+        Err(NotTaken::Eager(remote)) => {
+            remote.read(0, &mut data[..count.min(remote.len())]);
+            Some(remote.len())
+        }
+        Err(NotTaken::Later | NotTaken::Lost) => None,
     }
 }

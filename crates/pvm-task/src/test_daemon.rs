@@ -1,5 +1,5 @@
 //! The daemon's side of a task in unit tests. It has no process and no thread; the test decides what it sends.
-use crate::control::Member;
+use crate::member::Member;
 use crate::{Environment, Task};
 use pvm_core::fabric::Wish;
 use pvm_core::proto::{Message, Order, Reply, Request, ToDaemon, ToTask, TraceSettings, Welcome};
@@ -36,7 +36,7 @@ pub(crate) fn enrolled(tid: Tid) -> (Task, TestDaemon) {
     let environment = Environment::from_lookup(|_| None);
     let (member, _) = Member::enter(near, &environment, None).ok().unwrap();
     let mut task = Task::new(&environment);
-    task.member = Some(member);
+    task.enter(member);
     let Some((ToDaemon::Hello(_), shown)) = socket.receive_from_task().unwrap() else { panic!("no hello") };
     let shown = shown.try_into().unwrap();
     (task, TestDaemon { socket: Some(socket), ports, shown })

@@ -24,6 +24,16 @@ pub struct Filter {
     pub ctx: i32,
 }
 
+impl Filter {
+    /// Returns whether the filter accepts a message with these words.
+    #[inline]
+    pub(crate) fn accepts(&self, src: i32, tag: i32, ctx: i32) -> bool {
+        (self.tag == tag || self.tag == ANY)
+            && (self.src == src || self.src == ANY)
+            && (self.ctx == ctx || (self.ctx == ANY && !PRIVATE_CONTEXTS.contains(&ctx)))
+    }
+}
+
 /// The result of `pvm_getminfo`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]

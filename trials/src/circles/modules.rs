@@ -24,6 +24,8 @@ pub struct Module {
     pub globs: BTreeSet<Names>,
     /// All other paths with several parts.
     pub paths: BTreeSet<Names>,
+    /// The types that get methods of their own here (`impl Type`), not those of a trait.
+    pub impls: BTreeSet<Names>,
 }
 
 /// The words in front of the name of an item.
@@ -87,6 +89,13 @@ fn read_module(
                 read_use(&mut modules[own], &tokens[place + 1..end], &Names::new());
                 place = end + 1;
             }
+            Some("impl") if begins_item(tokens, place) => {
+                place = after_angles(tokens, place + 1);
+                let (path, end) = read_path(tokens, place);
+                if tokens.get(after_angles(tokens, end)).is_some_and(|token| !token.is_word("for")) {
+                    modules[own].impls.insert(path);
+                }
+            }
             Some("macro_rules") => {
                 let name = tokens.get(place + 2).and_then(Token::word).unwrap_or_default().to_owned();
                 modules[own].defined.insert(name);
@@ -96,13 +105,8 @@ fn read_module(
                 modules[own].defined.insert(name);
                 place += 1;
             }
-            Some(word) if tokens.get(place + 1) == Some(&Token::Path) => {
-                let mut names = vec![word.to_owned()];
-                let mut next = place + 1;
-                while let [Token::Path, Token::Word(name), ..] = &tokens[next..] {
-                    names.push(name.clone());
-                    next += 2;
-                }
+            Some(_) if tokens.get(place + 1) == Some(&Token::Path) => {
+                let (names, next) = read_path(tokens, place);
                 // After a sign such as `>` the path begins with a type, and is no path of modules.
                 if place == 0 || tokens[place - 1] != Token::Path {
                     modules[own].paths.insert(names);
@@ -113,6 +117,40 @@ fn read_module(
         }
     }
     Ok(own)
+}
+
+/// Returns whether an item begins at this place: in front of it is the end of another one, or of an attribute.
+fn begins_item(tokens: &[Token], place: usize) -> bool {
+    let before = place.checked_sub(1).map(|before| &tokens[before]);
+    before.is_none_or(|token| matches!(token, Token::Sign('}' | ';' | ']')))
+}
+
+/// Returns the path at this place, and the place after it.
+fn read_path(tokens: &[Token], place: usize) -> (Names, usize) {
+    let mut names: Names = tokens.get(place).and_then(Token::word).map(str::to_owned).into_iter().collect();
+    let mut next = place + 1;
+    while let Some([Token::Path, Token::Word(name)]) = tokens.get(next..next + 2) {
+        names.push(name.clone());
+        next += 2;
+    }
+    (names, next)
+}
+
+/// Returns the place after the parameters `<...>` that begin at this place, if they do.
+fn after_angles(tokens: &[Token], start: usize) -> usize {
+    let mut depth = 0;
+    for (place, token) in tokens.iter().enumerate().skip(start) {
+        match token {
+            Token::Sign('<') => depth += 1,
+            // Not the end of an arrow.
+            Token::Sign('>') if tokens[place - 1] != Token::Sign('-') => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return if place == start { start } else { place + 1 };
+        }
+    }
+    tokens.len()
 }
 
 /// Adds what a `use` brings in. `start` is the path in front of these tokens.

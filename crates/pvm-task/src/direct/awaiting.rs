@@ -1,14 +1,11 @@
 //! A sender of a long message in one call waits for its peer before it copies the message: a peer that reads at the same
 //! time takes the message in sooner than it could be copied, and then no copy is needed.
-use super::incoming::Until;
-use super::link::DirectLink;
+use super::link::incoming::Until;
+use super::link::{AWAITED_BYTES_MIN, DirectLink};
 use super::{Body, DirectLinks, SEND_WAIT_MAX};
 use pvm_core::tid::Tid;
 use std::time::{Duration, Instant};
 
-/// Bodies of at least this size, in bytes, are not copied if the peer acknowledges them soon. A shorter one is copied in less
-/// time than the acknowledgement takes, which is a frame of its own.
-pub(super) const AWAITED_BYTES_MIN: usize = 512 << 10;
 /// Bodies of at least this size, in bytes, are not copied while the peer goes on reading.
 const PATIENT_BYTES_MIN: usize = 8 << 20;
 /// A shorter body is awaited for a nanosecond for each this many bytes: for twice the time of a copy that makes 8 GB/s.
@@ -98,8 +95,8 @@ impl DirectLinks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::direct::incoming::ReadOutcome;
     use crate::direct::link::DirectLink;
+    use crate::direct::link::incoming::ReadOutcome;
     use crate::direct::send_queue::QueuedBody;
     use pvm_core::flows::pacing::Pacing;
     use pvm_core::proto::{Direct, LinkCause};

@@ -1,6 +1,6 @@
 //! Links that no program has asked for, of tasks that have company or get some.
 use super::*;
-use crate::company::Company;
+use crate::member::Company;
 use pvm_core::proto::{Order, Spawn, TraceSettings};
 
 /// A second task on the host of each side.

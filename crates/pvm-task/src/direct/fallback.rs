@@ -1,5 +1,5 @@
 //! The fallback from direct links that break, stall or are left by a task that ends ([`pvm_core::channel`] has the rules,
-//! `crate::channel` does what they say).
+//! `crate::member` does what they say).
 use super::{DirectLinks, RouteEvent, SEND_WAIT_MAX};
 use pvm_core::channel::GivenUp;
 use pvm_core::tid::Tid;

@@ -1,12 +1,11 @@
 //! Two tasks of two hosts, with daemons that only relay, and links that break at any moment.
 use super::*;
-use crate::channel::{HeldMessages, RouteSwitch};
 use crate::clock;
-use crate::control::Member;
-use crate::direct::incoming::LinkMessage;
 use crate::direct::{ALLOW_DIRECT, ROUTE_DIRECT};
+use crate::envelope::{HeldMessages, LinkMessage};
+use crate::member::Member;
 use crate::message::OWN_DSIG;
-use crate::system::TC_FALLBACK;
+use crate::state::{RouteSwitch, TC_FALLBACK};
 use crate::task::Task;
 use crate::test_daemon::{TestDaemon, enrolled};
 use crate::types::{ANY, Filter, Kind, Submit};

@@ -24,8 +24,8 @@ pub const DECODER: &[Source] = &[
         "crates/pvm-task/src/direct/mod.rs",
         &["poll_links", "poll_all", "send", "poll_link_until", "on_read_end", "remove", "close_link"],
     ),
-    part("crates/pvm-task/src/direct/incoming.rs", &["is_over", "take_news", "has_begun"]),
-    part("crates/pvm-task/src/direct/link.rs", &["on_route_switch", "holds_message", "interest_of"]),
+    part("crates/pvm-task/src/direct/link/incoming.rs", &["is_over", "take_news", "has_begun"]),
+    part("crates/pvm-task/src/direct/link/mod.rs", &["on_route_switch", "holds_message", "interest_of"]),
 ];
 
 const HERE: Tid = Tid(0x40001);

@@ -10,24 +10,23 @@ pub(crate) mod fallback;
 pub(crate) mod frames;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-pub(crate) mod incoming;
 pub(crate) mod link;
 mod multicasts;
 mod outgoing;
 mod pacing;
-mod routes;
+mod progress;
 pub(crate) mod send_queue;
 mod stall;
 mod waiting;
 
 use crate::clock;
-use crate::task::State;
-pub(crate) use incoming::PostedReceive;
-use incoming::{FAST_BYTES, LinkMessage, ReadOutcome, Until};
+use crate::envelope::LinkMessage;
 use link::DirectLink;
+pub(crate) use link::incoming::PostedReceive;
+use link::incoming::{FAST_BYTES, ReadOutcome, Until};
 use multicasts::Multicasts;
 use pacing::LinkPacer;
-use pvm_core::channel::{GivenUp, LaneEnd};
+use pvm_core::channel::{GivenUp, LaneEnd, Receipts};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Direct, LinkCause, Request};
 use pvm_core::tid::Tid;
@@ -63,8 +62,6 @@ const SEND_WAIT_MAX: Duration = Duration::from_millis(20);
 /// After this many polls that have found no message on a link, a waiting call polls the links as rarely: each poll of links
 /// is a system call, in whose time a message of this host could have been received.
 const EMPTY_POLLS_MAX: u32 = 64;
-/// One in this number of polls also checks for stalled links.
-const STALL_POLLS: u32 = 1024;
 
 /// Values of the option `PvmRoute`.
 const DONT_ROUTE: i32 = 1;
@@ -82,8 +79,9 @@ pub(crate) struct DirectLinks {
     /// How many requests for links have no reply yet.
     pub open_requests: usize,
     route: i32,
-    arrived: VecDeque<LinkMessage>,
-    /// Memory of an earlier body, for the next long one. It is here only while `progress_direct_links` polls.
+    /// Messages that were read from links, until the task takes them over.
+    pub arrived: VecDeque<LinkMessage>,
+    /// Memory of an earlier body, for the next long one. It is here only while `progress` polls.
     spare: Vec<u8>,
     /// How many bytes of bodies have been read since a waiting task last asked.
     arrived_bytes: usize,
@@ -99,7 +97,7 @@ pub(crate) struct DirectLinks {
     /// A peer that has exited. The link to this peer is read to its end before further frames of the daemon are read.
     pub draining: Option<Tid>,
     links_max: usize,
-    pacing: LinkPacer,
+    pub pacing: LinkPacer,
     multicasts: Multicasts,
 }
 
@@ -121,7 +119,7 @@ impl DirectLinks {
         self.links.binary_search_by_key(&peer, |link| link.peer)
     }
 
-    fn find(&mut self, peer: Tid) -> Option<&mut DirectLink> {
+    pub fn find(&mut self, peer: Tid) -> Option<&mut DirectLink> {
         let at = self.position(peer).ok()?;
         Some(&mut self.links[at])
     }
@@ -235,12 +233,12 @@ impl DirectLinks {
     }
 
     /// Returns whether one more link can be requested.
-    fn may_request(&self) -> bool {
+    pub fn may_request(&self) -> bool {
         self.links.len() + self.deferred.len() + self.open_requests < self.links_max
     }
 
     /// Returns whether there is room for one more link.
-    fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.links.len() + self.deferred.len() < self.links_max
     }
 
@@ -264,7 +262,7 @@ impl DirectLinks {
     }
 
     /// Takes in the messages that have arrived on one link. Gives the link up if it has ended.
-    fn poll_link(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>) -> usize {
+    pub fn poll_link(&mut self, at: usize, posted: Option<&mut PostedReceive<'_>>) -> usize {
         self.poll_link_until(at, posted, Until::Turn)
     }
 
@@ -301,17 +299,17 @@ impl DirectLinks {
 
     /// Returns whether messages on the link to that peer come after all that the daemon and other tasks have queued before: no
     /// program has asked for the link. The last messages of a peer that has ended come before that news.
-    fn is_ordered(&self, peer: Tid) -> bool {
+    pub fn is_ordered(&self, peer: Tid) -> bool {
         let is_unasked = self.position(peer).is_ok_and(|at| self.links[at].cause == LinkCause::Traffic);
         is_unasked && self.draining != Some(peer)
     }
 
     /// Counts a message that this task has taken over from a link. Acknowledgements report this count to the peer.
-    fn count_received(&mut self, state: &mut State, arrived: &LinkMessage) {
+    pub fn count_received<T>(&mut self, receipts: &mut Receipts<T>, arrived: &LinkMessage) {
         match self.position(arrived.peer) {
             Ok(at) => self.links[at].count_received(arrived.body.len()),
             Err(_) => {
-                if let Some(receipt) = state.route_switches.receipts.get_mut(arrived.peer) {
+                if let Some(receipt) = receipts.get_mut(arrived.peer) {
                     receipt.count.set(receipt.count.get().wrapping_add(1));
                 }
             }
@@ -517,7 +515,7 @@ impl DirectLinks {
 }
 
 /// An event of a direct link that other parts of the task have to handle.
-enum RouteEvent {
+pub(crate) enum RouteEvent {
     /// The link to a peer can be used. Holds the peer and the link's descriptor.
     Usable(Tid, i32),
     /// The link to a peer is not used any more.

@@ -3,17 +3,12 @@ use super::link::DirectLink;
 use super::send_queue::QueuedMessage;
 use super::{Body, DirectLinks, SEND_WAIT_MAX};
 use crate::clock;
-use crate::control::Member;
-use pvm_core::channel::LaneKind;
 use pvm_core::codes::Code;
-use pvm_core::flows::multicast::Advice;
 use pvm_core::tid::Tid;
 use pvm_fmp::Meta;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Multicasts of fewer bytes, over all receivers, go on the links that there are, whatever the daemon has measured.
-const LONG_BYTES: usize = 64 << 10;
 /// After this number of multicasts of a class on links, one is left to the daemon, with those that follow until the task
 /// returns to its links: so the daemon notices if another way becomes better.
 const DAEMONS_TURN: u32 = 64;
@@ -23,70 +18,21 @@ const DAEMONS_TURN: u32 = 64;
 #[derive(Default)]
 pub(super) struct Multicasts(BTreeMap<(u32, u32), u32>);
 
-impl Member {
-    /// Returns whether a multicast of `bytes` bytes goes on the links that there are. `linked`: its receivers on links;
-    /// `far`: those on other hosts without one. If it returns `false`, the daemons may know a better way than one link after
-    /// the other, or send a body once to several tasks of a host.
-    pub(crate) fn multicasts_on_links(&mut self, linked: &[Tid], far: &[Tid], bytes: usize) -> bool {
-        let count = linked.len() + far.len();
-        if count.saturating_mul(bytes) < LONG_BYTES {
-            return true;
-        }
-        let mut hosts: Vec<Tid> = linked.iter().chain(far).map(|tid| tid.host()).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        let Some(place) = Advice::place(count).filter(|_| hosts.len() == count) else { return false };
-        let word = self.endpoint.ports().map_or(0, |ports| ports.advice(place));
-        Advice::prefers_links(word, bytes, count)
-            && !(Advice::is_measured(bytes, count) && self.is_daemons_turn(linked, (bytes.ilog2(), place as u32)))
-    }
-
+impl DirectLinks {
     /// Counts a multicast on links. Returns whether it is time to leave one to the daemon.
-    fn is_daemons_turn(&mut self, linked: &[Tid], class: (u32, u32)) -> bool {
+    pub fn is_daemons_turn(&mut self, own: Tid, linked: &[Tid], class: (u32, u32)) -> bool {
         // Tasks in a loop should not all leave their links at the same time, and wait for each other's route switches.
-        let first = self.tid.0.wrapping_mul(0x9E37_79B9) % DAEMONS_TURN;
-        let count = self.direct.multicasts.0.entry(class).or_insert(first);
+        let first = own.0.wrapping_mul(0x9E37_79B9) % DAEMONS_TURN;
+        let count = self.multicasts.0.entry(class).or_insert(first);
         *count += u32::from(!linked.is_empty());
         // Where a link cannot be left, the daemon would measure another number of hosts.
-        let is_turn = *count >= DAEMONS_TURN && linked.iter().all(|tid| self.direct.may_leave(*tid));
+        let is_turn = *count >= DAEMONS_TURN && linked.iter().all(|tid| self.may_leave(*tid));
         if is_turn {
-            self.direct.multicasts.0.insert(class, 0);
+            self.multicasts.0.insert(class, 0);
         }
         is_turn
     }
 
-    /// Sends a multicast on the links to these tasks, and passes the results to `note`. Returns the tasks to which there
-    /// are no links any more.
-    pub(crate) fn multicast_on_links(
-        &mut self,
-        linked: &[Tid],
-        meta: Meta,
-        body: Body<'_>,
-        mut note: impl FnMut(Result<(), Code>),
-    ) -> Vec<Tid> {
-        let (mut direct, mut unlinked) = (Vec::with_capacity(linked.len()), Vec::new());
-        for tid in linked {
-            if self.fabric.carries(*tid) {
-                note(self.send_direct(*tid, meta, body));
-            } else if self.direct.carries(*tid) {
-                direct.push(*tid);
-            } else {
-                unlinked.push(*tid);
-            }
-        }
-        match direct[..] {
-            [] => {}
-            [only] => note(self.send_direct(only, meta, body)),
-            _ => {
-                self.direct.multicast(&direct, meta, body, note);
-                self.fall_back(LaneKind::Direct);
-            }
-        }
-        unlinked
-    }
-}
-
-impl DirectLinks {
     /// Returns whether a multicast can leave the link to a task.
     fn may_leave(&self, peer: Tid) -> bool {
         !self.wants_links() && self.position(peer).is_ok_and(|at| self.links[at].may_leave())
@@ -94,7 +40,7 @@ impl DirectLinks {
 
     /// Sends a message on several links, or queues it there. First each socket takes what it has room for; then the task waits
     /// for all together, so that many peers that do not read cost no more time than one.
-    fn multicast(&mut self, to: &[Tid], meta: Meta, body: Body<'_>, mut note: impl FnMut(Result<(), Code>)) {
+    pub fn multicast(&mut self, to: &[Tid], meta: Meta, body: Body<'_>, mut note: impl FnMut(Result<(), Code>)) {
         // The peers may answer at once.
         self.expect_messages();
         let mut sent = Vec::with_capacity(to.len());

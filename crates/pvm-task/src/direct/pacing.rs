@@ -2,14 +2,14 @@
 //!
 //! The task decides when it is in the library. Senders meanwhile send what they were granted.
 use super::DirectLinks;
-use super::incoming::LongNews;
+use super::link::incoming::LongNews;
 use pvm_core::flows::pacing::{Pacer, Pacing};
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
 use std::time::{Duration, Instant};
 
 /// The pacer of a task's links.
-pub(super) struct LinkPacer {
+pub(crate) struct LinkPacer {
     pacer: Pacer,
     /// The zero of the pacer's time.
     made: Instant,

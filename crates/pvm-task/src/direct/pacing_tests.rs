@@ -1,9 +1,10 @@
 //! A task with several peers that send long messages to it.
 use super::*;
 use crate::direct::Body;
-use crate::direct::incoming::{LinkMessage, ReadOutcome};
 use crate::direct::link::DirectLink;
+use crate::direct::link::incoming::ReadOutcome;
 use crate::direct::send_queue::{QueuedBody, QueuedMessage};
+use crate::envelope::LinkMessage;
 use pvm_core::flows::pacing::FIRST_LIMIT_BYTES;
 use pvm_core::proto::LinkCause;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};

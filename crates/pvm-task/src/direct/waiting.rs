@@ -1,5 +1,5 @@
 //! How a sender waits for a peer, and meanwhile takes in what arrives.
-use super::incoming::Until;
+use super::link::incoming::Until;
 use super::{DirectLinks, SEND_WAIT_MAX};
 use pvm_core::tid::Tid;
 use rustix::event::{PollFd, PollFlags, Timespec};

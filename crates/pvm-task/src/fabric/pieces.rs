@@ -3,8 +3,8 @@
 //! provider sends it. The first piece of a body in clear is copied if its sender does not know yet whether a receive waits:
 //! the peer reads it while the sender learns that.
 use super::no_region;
+use super::offers::{Body, Offer, offered, own_region};
 use super::sealed::Seals;
-use super::sending::{Body, Offer, offered, own_region};
 use pvm_core::fabric::{Link, PIECE_TAG_BYTES};
 use pvm_fmp::{Block, count_copy};
 use pvm_net::fabric::{Endpoint, Failure, Memory, RegionId, SendError, Start};

@@ -1,6 +1,6 @@
 //! A posted receive: a long body that arrives for it is read or copied into its memory at once. Its task tells the peer of
 //! it, which may then offer memory that it lends for this message alone.
-use super::sending::{Body, Offer};
+use super::offers::{Body, Offer};
 use super::{Broken, FabricEvent, FabricLinks, LinkName, no_region};
 use pvm_core::fabric::{ArrivedBody, BodyMemory};
 use pvm_fmp::count_copy;

@@ -1,68 +1,16 @@
 //! Messages on their way out.
 use super::heap::HeapParts;
+use super::offers::{Body, Offer, offered, own_region};
 use super::pieces::{Pieces, Source};
 use super::{Broken, FabricEvent, FabricLinks, LinkName, Neighbour, no_region, send_frame};
-use pvm_core::fabric::{Message, Offered, Transfer};
+use pvm_core::fabric::{Message, Transfer};
 use pvm_fmp::{Block, count_copy};
-use pvm_net::fabric::{Endpoint, Failure, LentRegionId, Memory, RegionId, Remote, SendError};
+use pvm_net::fabric::{Endpoint, Failure, RegionId, Remote, SendError};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// The shortest body that is read from the task's heap, in bytes.
 const HEAP_BYTES_MIN: usize = 64 << 10;
-
-/// Where a body is that does not fit a frame.
-pub enum Body {
-    /// In a region that was registered before, from this position on. It must not change until [`FabricEvent::Sent`].
-    InRegion(RegionId, usize, usize),
-    /// Here. It is kept until the peer has taken it.
-    Bytes(Arc<Vec<u8>>),
-    /// The first bytes of a block of the task's heap. They must not change until [`FabricEvent::Sent`].
-    InBlock(Block, usize),
-    /// In the memory that is lent, which has this length ([`FabricLinks::source_lender`]). Before it is no longer lent, it is
-    /// to be replaced ([`FabricLinks::keep_lent`]).
-    Lent(LentRegionId, usize),
-}
-
-impl Body {
-    /// Returns the length in bytes.
-    fn len(&self) -> usize {
-        match self {
-            Body::InRegion(_, _, bytes) | Body::InBlock(_, bytes) | Body::Lent(_, bytes) => *bytes,
-            Body::Bytes(bytes) => bytes.len(),
-        }
-    }
-}
-
-/// What ends when the peer has taken a body.
-pub(super) enum Offer {
-    /// Nothing: the region was there before.
-    Kept,
-    /// The region, which is for this body alone.
-    Own(RegionId),
-    /// The offer of a part of the heap.
-    InHeap(RegionId),
-}
-
-impl Offer {
-    /// Ends the offer of a body that the peer has taken.
-    fn taken(self, heap: &mut HeapParts, endpoint: &mut Endpoint) {
-        match self {
-            Offer::Kept => {}
-            Offer::Own(region) => endpoint.unregister(region),
-            Offer::InHeap(region) => heap.taken(region, endpoint),
-        }
-    }
-
-    /// Ends the offer of a body that the peer may be reading, since the link has ended.
-    pub fn left(self, heap: &mut HeapParts, endpoint: &mut Endpoint) {
-        match self {
-            Offer::Kept => {}
-            Offer::Own(region) => endpoint.retire(region),
-            Offer::InHeap(region) => heap.left(region, endpoint),
-        }
-    }
-}
 
 impl FabricLinks {
     /// Returns how many bytes content and body may have together to travel in one frame. Longer bodies are read by the
@@ -195,12 +143,6 @@ fn block_region(
     }
 }
 
-/// Registers a body for itself.
-pub(super) fn own_region(endpoint: &mut Endpoint, body: Arc<Vec<u8>>) -> Result<(RegionId, usize, Offer), Failure> {
-    let region = endpoint.register(Memory::from_vec(body))?;
-    Ok((region, 0, Offer::Own(region)))
-}
-
 impl Neighbour {
     /// Offers a body to the peer. Returns the number of the message.
     pub(super) fn offer(&mut self, content: Vec<u8>, remote: Remote, bytes: usize, offer: Offer) -> u64 {
@@ -236,9 +178,4 @@ impl Neighbour {
             None => {}
         }
     }
-}
-
-/// Returns a body as an offer names it.
-pub(super) fn offered(remote: Remote, bytes: usize) -> Offered {
-    Offered { bytes: bytes as u64, address: remote.address, key: remote.key }
 }

@@ -1,5 +1,5 @@
 //! Fuzz target: untrusted input from the daemon, with descriptors.
-use crate::control::Member;
+use crate::member::Member;
 use crate::requests::Purpose;
 use crate::{Environment, Task};
 use pvm_core::codes::Code;
@@ -16,11 +16,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// The functions that decode this input.
 pub const DECODER: &[Source] = &[
     part(
-        "crates/pvm-task/src/control.rs",
-        &["enter", "read_control", "on_frame", "on_reply", "on_peer", "deliver", "wait_for_welcome", "lose_daemon"],
+        "crates/pvm-task/src/member/mod.rs",
+        &["enter", "read_control", "on_frame", "on_reply", "on_peer", "wait_for_welcome", "lose_daemon"],
     ),
     part("crates/pvm-task/src/requests.rs", &["on_reply"]),
-    part("crates/pvm-task/src/direct/routes.rs", &["on_direct_link", "on_peer_exit"]),
+    part("crates/pvm-task/src/member/direct.rs", &["on_direct_link", "on_peer_exit"]),
+    part("crates/pvm-task/src/direct/progress.rs", &["defer", "make", "drain"]),
     part("crates/pvm-task/src/groups/mod.rs", &["on_group"]),
 ];
 

@@ -5,12 +5,12 @@ mod releases;
 use crate::direct::Body;
 use crate::direct::frames::{CHUNK_BYTES_MAX, Frame};
 use crate::direct::fuzz;
-use crate::direct::incoming::{PostedReceive, ReadOutcome};
 use crate::direct::link::DirectLink;
+use crate::direct::link::incoming::{PostedReceive, ReadOutcome};
 use crate::direct::send_queue::{QueuedBody, QueuedMessage};
+use crate::envelope::Envelope;
 use crate::message::SlotState;
 use crate::output::Output;
-use crate::receive::Envelope;
 use crate::types::{ANY, Filter, Kind};
 use crate::{Environment, Task};
 use pvm_core::codes::{Code, DSIG_X86_64, ENC_IN_PLACE, ENC_TRACE, ENC_XDR};
@@ -31,9 +31,9 @@ pub const TARGETS: &[Target] = &[
         name: "unpack",
         run: unpack,
         decoder: &[
-            file("crates/pvm-task/src/unpack.rs"),
+            file("crates/pvm-task/src/task/unpack.rs"),
             part(
-                "crates/pvm-task/src/convert.rs",
+                "crates/pvm-task/src/message/convert.rs",
                 &[
                     "read",
                     "holds",
@@ -60,11 +60,11 @@ pub const TARGETS: &[Target] = &[
         name: "direct-link",
         run: direct_link,
         decoder: &[
-            file("crates/pvm-task/src/direct/incoming.rs"),
+            file("crates/pvm-task/src/direct/link/incoming.rs"),
             part("crates/pvm-task/src/direct/frames.rs", &["read", "u64_of", "words_of"]),
             part("crates/pvm-task/src/direct/outgoing.rs", &["plan", "advance", "write_planned"]),
             part(
-                "crates/pvm-task/src/direct/link.rs",
+                "crates/pvm-task/src/direct/link/mod.rs",
                 &["on_route_switch", "holds_message", "interest", "on_acknowledgement", "send_grant", "grant"],
             ),
             part(
@@ -238,7 +238,7 @@ fn on_the_link(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 let (mut arrived, mut outcome) = (Vec::new(), ReadOutcome::default());
                 let result = link.read(&mut arrived, None, &mut outcome);
                 assert_eq!(arrived.len(), outcome.messages);
-                arrived.iter().for_each(|one| assert_eq!(one.envelope(1).src, 0x80001));
+                arrived.iter().for_each(|one| assert_eq!(Envelope::new(one.peer.0, 1, one.meta).src, 0x80001));
                 if result.is_err() {
                     return Ok(());
                 }

@@ -22,7 +22,7 @@ impl<'a> InPlace<'a> {
     }
 
     /// Returns the length of the share in bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 

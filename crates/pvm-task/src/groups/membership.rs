@@ -5,7 +5,7 @@
 pub(super) const STALE: u32 = 1;
 
 /// The members of a group at one moment.
-pub(super) struct Membership {
+pub(crate) struct Membership {
     /// The version of the list from which the members were read, or [`STALE`].
     pub version: u32,
     /// Instance and tid of each member, in the order of the instances.

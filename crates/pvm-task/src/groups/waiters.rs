@@ -11,8 +11,10 @@ const WATCH_POLLS: u32 = 64;
 #[must_use]
 pub struct GroupWait(u32);
 
-/// The wait of a task that has left the machine. This wait is in no list.
-pub(super) const NO_WAIT: GroupWait = GroupWait(0);
+impl GroupWait {
+    /// The wait of a task that has left the machine. This wait is in no list.
+    pub(crate) const NONE: GroupWait = GroupWait(0);
+}
 
 /// A thread of the task that waits for other members.
 struct GroupWaiter {
@@ -45,13 +47,7 @@ pub(crate) struct GroupWaiters {
 impl GroupWaiters {
     /// Adds a wait. `asleep`: whether another thread already sleeps for all threads of the task, so that the other
     /// members must ring the task from now on.
-    pub(super) fn add(
-        &mut self,
-        group: &Rc<CachedGroup>,
-        instance: u32,
-        generation: Option<u32>,
-        asleep: bool,
-    ) -> GroupWait {
+    pub fn add(&mut self, group: &Rc<CachedGroup>, instance: u32, generation: Option<u32>, asleep: bool) -> GroupWait {
         self.last_number = self.last_number.wrapping_add(1);
         let waiter = GroupWaiter { number: self.last_number, group: group.clone(), instance, generation };
         if asleep {

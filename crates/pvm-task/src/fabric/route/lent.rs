@@ -4,9 +4,8 @@
 //! piece is copied and offered, and the rest lent once the receive tells that it waits; if it does not tell soon, the rest
 //! is copied too. Frames and sealed pieces are made from the program's memory; what the peer has not taken at the end of the
 //! call is copied then, behind what was sent. Nobody waits long for a receiver that does not wait itself.
-use super::posted::{SPIN_TIME, is_wanted, time_for};
+use super::posted::{LENT_BYTES_MIN, SPIN_TIME, is_wanted, time_for};
 use super::{FabricRoute, State, header_of};
-use crate::control::Member;
 use crate::direct::Body;
 use crate::direct::send_queue::{QueuedBody, QueuedMessage};
 use pvm_core::codes::Code;
@@ -16,9 +15,6 @@ use pvm_fmp::Meta;
 use pvm_net::fabric::SourceLender;
 use std::time::{Duration, Instant};
 
-/// The shortest message in clear for which a sender lends its memory to be read, in bytes: shorter ones are copied in less time
-/// than the receive takes to tell that it waits.
-pub(super) const LENT_BYTES_MIN: usize = 256 << 10;
 /// The shortest message that is sent from the program's memory in frames, in bytes.
 const FRAMES_BYTES_MIN: usize = 16 << 10;
 /// A sender waits at most this long for what a receive tells; a shorter message for less.
@@ -175,22 +171,20 @@ impl FabricRoute {
         }
         self.wait_for_peer(to, body.len());
     }
-}
 
-impl Member {
     /// Sends a message from the program's memory, if that is quicker. Returns whether it did.
-    pub(super) fn send_in_place(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<bool, Code> {
+    pub fn send_in_place(&mut self, to: Tid, meta: Meta, body: Body<'_>) -> Result<bool, Code> {
         let Body::Bytes(bytes) = body else { return Ok(false) };
         if bytes.len() < FRAMES_BYTES_MIN {
             return Ok(false);
         }
-        let way = self.fabric.way_of(to, &meta, bytes.len());
-        let (Some((way, lender)), Ok(at)) = (way, self.fabric.position(to)) else { return Ok(false) };
+        let way = self.way_of(to, &meta, bytes.len());
+        let (Some((way, lender)), Ok(at)) = (way, self.position(to)) else { return Ok(false) };
         // Memory that is not touched if the peer takes the message during the call.
-        let copy = QueuedBody::reserve(body, &mut self.fabric.links[at].queue.pool)?;
+        let copy = QueuedBody::reserve(body, &mut self.links[at].queue.pool)?;
         let reserved = QueuedMessage { meta, body: copy, length: bytes.len() };
-        lender.lend(bytes, &mut self.fabric, FabricRoute::discard, |fabric| fabric.send_lent(to, reserved, way));
-        self.fabric.keep_lent(to, bytes);
+        lender.lend(bytes, self, FabricRoute::discard, |fabric| fabric.send_lent(to, reserved, way));
+        self.keep_lent(to, bytes);
         Ok(true)
     }
 }

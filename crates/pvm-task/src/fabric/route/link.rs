@@ -1,9 +1,9 @@
 //! This side of a link on a fabric, as the route sees it.
 use super::LinkName;
 use super::posted::WANTED_BYTES;
-use crate::channel::HeldMessages;
-use crate::direct::incoming::LinkMessage;
 use crate::direct::send_queue::{BufferPool, SendQueue};
+use crate::envelope::HeldMessages;
+use crate::envelope::LinkMessage;
 use pvm_core::channel::Lane;
 use pvm_core::proto::LinkCause;
 use pvm_core::tid::Tid;
@@ -82,6 +82,16 @@ impl FabricLink {
             self.lane.count_received();
             self.held.messages.borrow_mut().push_back(message);
         }
+    }
+
+    /// Counts a message whose body is in the memory of a receive. Returns false if the peer sends it again, since it has
+    /// fallen back.
+    pub fn count_filled(&mut self) -> bool {
+        let counts = self.lane.is_established() && !self.held.is_closed.get();
+        if counts {
+            self.lane.count_received();
+        }
+        counts
     }
 
     /// Handles the report that the peer has taken all messages with smaller numbers. The first one was the hello.

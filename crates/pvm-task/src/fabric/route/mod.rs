@@ -11,7 +11,6 @@
 //! messages the peer has taken, and sends the others again.
 //!
 //! Two tasks have at most one link, on a fabric or a direct one.
-mod calls;
 mod lent;
 mod link;
 mod posted;
@@ -19,12 +18,14 @@ mod sending;
 mod waiting;
 
 use super::{FabricEvent, FabricLinks, LinkName, Secrets};
-use crate::channel::HeldMessages;
-use crate::direct::incoming::LinkMessage;
+use crate::envelope::HeldMessages;
+use crate::envelope::LinkMessage;
+use crate::store::Store;
 use link::FabricLink;
+pub(crate) use posted::{SPIN_TIME, time_for};
 use pvm_core::channel::GivenUp;
 use pvm_core::fabric::{Introduction, Wish};
-use pvm_core::proto::{ByteBuf, FABRIC_SECRET_BYTES, FabricOffer, FabricSecrets, LinkCause};
+use pvm_core::proto::{ByteBuf, FABRIC_SECRET_BYTES, FabricOffer, FabricSecrets, LinkCause, Request};
 use pvm_core::tid::Tid;
 use pvm_fmp::{Meta, has_stack};
 use pvm_net::fabric::{Fabric, Queues, Setting};
@@ -70,7 +71,7 @@ struct Draining {
 }
 
 /// What other parts of the task have to learn.
-enum RouteEvent {
+pub(crate) enum RouteEvent {
     Usable(Tid),
     Ended(Tid),
 }
@@ -86,15 +87,15 @@ pub(crate) struct FabricRoute {
     asked: BTreeMap<Tid, Asked>,
     draining: Option<Draining>,
     /// What has arrived on links that were removed since.
-    left_over: Vec<Rc<HeldMessages>>,
-    events: Vec<RouteEvent>,
+    pub left_over: Vec<Rc<HeldMessages>>,
+    pub events: Vec<RouteEvent>,
     polls: u32,
     /// The message that was read into the memory of the posted receive, and the length of its body.
     filled: Option<(Tid, Meta, usize)>,
     /// Whether a one-call receive waits.
     pub is_awaited: bool,
     /// Whether the fabric was polled for a posted receive, since messages were last delivered.
-    was_polled: bool,
+    pub was_polled: bool,
     /// When the last long message was sent, or the memory of one was given back; `None` if no memory is kept.
     bodies_used_at: Option<Instant>,
     /// Whether the epoll descriptor of the task watches the fabric's descriptor.
@@ -163,7 +164,7 @@ impl FabricRoute {
     }
 
     /// Lets the program learn of a used link, because it has asked for direct routes.
-    fn announce(&mut self, at: usize) {
+    pub fn announce(&mut self, at: usize) {
         if !std::mem::replace(&mut self.links[at].is_announced, true) {
             self.events.push(RouteEvent::Usable(self.links[at].peer));
         }
@@ -250,14 +251,14 @@ impl FabricRoute {
         }
     }
 
-    /// Makes what a peer is told. Returns `None` if there is no fabric, or no room for one more peer.
-    fn ask(&mut self, peer: Tid, cause: LinkCause) -> Option<FabricOffer> {
+    /// Returns the request for a link. Returns `None` if there is no fabric, or no room for one more peer.
+    pub fn ask(&mut self, peer: Tid, cause: LinkCause) -> Option<Request> {
         let mut secrets = [[0; FABRIC_SECRET_BYTES]; 2];
         secrets.iter_mut().try_for_each(|secret| pvm_net::fabric::fill_random(secret))?;
         let ours = self.open()?.introduce()?;
         let offer = FabricOffer { introduction: ByteBuf::from(ours.encode()), secrets: Some(secrets) };
         self.asked.insert(peer, Asked { ours, secrets, cause });
-        Some(offer)
+        Some(Request::Fabric { to: peer, offer, always_sealed: self.never_clear, cause })
     }
 
     /// Forgets a question that leads to no link.
@@ -275,7 +276,7 @@ impl FabricRoute {
     }
 
     /// Makes the link to a peer that has answered. Returns false if that is not possible.
-    fn on_answer(&mut self, peer: Tid, introduction: &[u8], is_sealed: bool) -> bool {
+    pub fn on_answer(&mut self, peer: Tid, introduction: &[u8], is_sealed: bool) -> bool {
         let Some(Asked { ours, secrets: [sending, receiving], cause }) = self.asked.remove(&peer) else { return false };
         let secrets = is_sealed.then_some(Secrets { sending, receiving });
         match self.connect((peer, cause), &ours, introduction, secrets.as_ref()) {
@@ -288,7 +289,7 @@ impl FabricRoute {
     }
 
     /// Makes the link to a peer that asks for one. Returns what the peer is told, or `None` if there will be no link.
-    fn on_question(&mut self, link: (Tid, LinkCause), offer: &FabricOffer) -> Option<Introduction> {
+    pub fn on_question(&mut self, link: (Tid, LinkCause), offer: &FabricOffer) -> Option<Introduction> {
         if self.never_clear && offer.secrets.is_none() {
             return None;
         }
@@ -342,7 +343,7 @@ impl FabricRoute {
     // ----- what arrives
 
     /// Takes in what has arrived; more may have arrived if it returns a number. Returns the number of messages and events.
-    fn poll(&mut self) -> usize {
+    pub fn poll(&mut self) -> usize {
         let mut count = 0;
         while let State::Open(fabric) = &mut self.state {
             // With a message at hand, the provider is not asked for further ones: that takes system calls.
@@ -393,7 +394,7 @@ impl FabricRoute {
     }
 
     /// Ends a link on the fabric. What the peer has not taken is to be sent on the default route.
-    fn give_up(&mut self, at: usize) {
+    pub fn give_up(&mut self, at: usize) {
         if let State::Open(fabric) = &mut self.state {
             fabric.disconnect(self.links[at].name);
         }
@@ -429,7 +430,7 @@ impl FabricRoute {
     }
 
     /// Removes a link that is used no more.
-    fn remove(&mut self, at: usize) {
+    pub fn remove(&mut self, at: usize) {
         self.denounce(at);
         let link = self.links.remove(at);
         self.left_over.push(link.held.clone());
@@ -439,6 +440,31 @@ impl FabricRoute {
         if let (State::Open(fabric), false) = (&mut self.state, link.is_gone) {
             fabric.disconnect(link.name);
         }
+    }
+
+    /// Counts a call that may poll the fabric. Returns whether it should. `count`: how many messages have arrived by other
+    /// routes; `unheard`: a peer that has sent one of them, and whose hello has not come.
+    pub fn is_poll_due(&mut self, count: usize, parked: bool, unheard: Option<Tid>) -> bool {
+        self.polls = self.polls.wrapping_add(1);
+        let was_polled = std::mem::take(&mut self.was_polled) && !parked;
+        !was_polled && (count == 0 || parked || self.polls % BUSY_POLLS == 0 || unheard.is_some())
+    }
+
+    /// Ends links that carry nothing, after a call that may have polled the fabric.
+    pub fn end_links(&mut self, parked: bool, unheard: Option<Tid>) {
+        if let Some(peer) = unheard {
+            self.note_heard(peer);
+        }
+        if parked || self.polls % STALL_POLLS == 0 {
+            self.close_stalled();
+        }
+        self.finish_draining();
+    }
+
+    /// Returns whether messages on a link come after all that the daemon and other tasks have queued before: no program has
+    /// asked for the link. The last messages of a peer that has ended come before that news.
+    pub fn is_ordered(&self, link: &FabricLink) -> bool {
+        link.cause == LinkCause::Traffic && !self.has_left(link.peer)
     }
 
     /// Looks for links that have carried nothing for too long.
@@ -452,7 +478,7 @@ impl FabricRoute {
     }
 
     /// Returns whether there is a link to that peer, on which no hello of it has arrived yet.
-    fn awaits_hello(&self, peer: Tid) -> bool {
+    pub fn awaits_hello(&self, peer: Tid) -> bool {
         self.position(peer).is_ok_and(|at| !self.links[at].lane.is_established())
     }
 
@@ -468,7 +494,7 @@ impl FabricRoute {
     }
 
     /// Begins to take in the last messages of a peer that has ended.
-    fn drain(&mut self, peer: Tid) {
+    pub fn drain(&mut self, peer: Tid) {
         let Ok(at) = self.position(peer) else { return };
         let link = &self.links[at];
         if link.is_gone || !link.lane.peer_has_switched() {
@@ -491,6 +517,28 @@ impl FabricRoute {
         if link.is_gone || waiting::is_drained(begun.elapsed(), since.elapsed(), is_reading) {
             self.remove(at);
         }
+    }
+
+    /// Takes over the memory of a body that the program has received and freed: the next one is read into it.
+    pub fn recycle(&mut self, store: &mut Store) {
+        if let State::Open(fabric) = &mut self.state {
+            if let Some(body) = store.give_spare() {
+                fabric.recycle(body);
+                self.bodies_used_at = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Handles the end of the fallback from a link.
+    pub fn on_fallen_back(&mut self, at: usize) {
+        if self.links[at].is_gone {
+            self.remove(at);
+        }
+    }
+
+    /// Returns a number that grows when peers take messages.
+    pub fn taken_by_peers(&self) -> u64 {
+        self.links.iter().map(|link| u64::from(link.queue.acknowledged())).sum()
     }
 }
 

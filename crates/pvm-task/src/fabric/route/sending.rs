@@ -125,7 +125,7 @@ impl FabricRoute {
     }
 
     /// Waits for what arrives next, but not long.
-    pub(super) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         if let State::Open(fabric) = &mut self.state {
             let wait = fabric.how_to_wait(Instant::now());
             pause(wait, fabric.endpoint().descriptor());
