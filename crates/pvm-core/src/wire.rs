@@ -256,8 +256,8 @@ pub enum Frame {
     SignalGroup { tid: Tid, signal: i32 },
 
     // ----- barriers
-    /// To the parent in the tree of arrivals, to the master, or to the coordinator with the releases of that `chain`:
-    /// members have arrived at the barrier of the group.
+    /// To the master, or to the coordinator with the releases of that `chain`: members have arrived at the barrier of the
+    /// group.
     Arrived { id: u64, arrivals: Vec<Arrival>, chain: Option<u32> },
     /// Master or coordinator to the host of these arrivals (member and number): their barrier has opened, or has failed.
     /// `release` is the newest release of the group's barriers; if `late` is set, the host should have heard it as a datagram.

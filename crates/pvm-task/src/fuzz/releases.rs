@@ -1,5 +1,5 @@
 //! Fuzz target: datagrams with releases of barriers, which anybody on the network may send.
-use crate::groups::Releases;
+use crate::groups::HeardReleases;
 use pvm_core::release::Release;
 use pvm_core::wire::{ReleaseDatagram, encode};
 use pvm_fuzz::{Source, Unstructured, part};
@@ -67,7 +67,7 @@ pub fn releases(bytes: &[u8]) {
 }
 
 fn hearing(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
-    let (mut task, mut master) = (Releases::default(), Master::new());
+    let (mut task, mut master) = (HeardReleases::default(), Master::new());
     let (socket, _far) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).expect("sockets");
     task.set_socket(socket);
@@ -129,7 +129,7 @@ fn changed(mut datagram: Vec<u8>, from: &mut Unstructured<'_>) -> pvm_fuzz::Resu
 }
 
 /// Lets the task hear a datagram, and checks what it concludes.
-fn heard(task: &mut Releases, master: &mut Master, datagram: &[u8]) {
+fn heard(task: &mut HeardReleases, master: &mut Master, datagram: &[u8]) {
     let read = ReleaseDatagram::read(datagram).ok();
     let must_end = read.as_ref().is_some_and(|read| master.is_next(read));
     let has_ended = task.hear(datagram);

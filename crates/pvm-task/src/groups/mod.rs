@@ -10,7 +10,7 @@ mod waiters;
 
 pub use in_place::InPlace;
 pub(crate) use membership::Membership;
-pub(crate) use releases::Releases;
+pub(crate) use releases::HeardReleases;
 pub use waiters::GroupWait;
 
 use crate::types::{Filter, GROUP_CONTEXTS};

@@ -36,14 +36,14 @@ struct KnownReleases {
 
 /// The releases that a task hears.
 #[derive(Default)]
-pub(crate) struct Releases {
+pub(crate) struct HeardReleases {
     socket: Option<OwnDescriptor>,
     groups: BTreeMap<u64, KnownReleases>,
     /// The number of groups for whose release a thread waits.
     awaited: usize,
 }
 
-impl Releases {
+impl HeardReleases {
     /// Sets the socket that receives releases.
     pub fn set_socket(&mut self, socket: OwnedFd) {
         self.socket = Some(socket.into());
@@ -164,8 +164,8 @@ mod tests {
         encode(&ReleaseDatagram { group: GROUP, release: release.clone() })
     }
 
-    fn listening() -> Releases {
-        let mut releases = Releases::default();
+    fn listening() -> HeardReleases {
+        let mut releases = HeardReleases::default();
         releases.set_socket(std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into());
         releases
     }

@@ -19,7 +19,7 @@ use crate::clock;
 use crate::direct::DirectLinks;
 use crate::envelope::Envelope;
 use crate::fabric::route::FabricRoute;
-use crate::groups::{Groups, Releases};
+use crate::groups::{Groups, HeardReleases};
 use crate::introductions::Introductions;
 use crate::requests::{Purpose, Requests};
 use crate::state::State;
@@ -97,7 +97,7 @@ pub(crate) struct Member {
     pub fabric: FabricRoute,
     pub parker: Parker,
     pub groups: Groups,
-    pub releases: Releases,
+    pub releases: HeardReleases,
 }
 
 /// Why a task has no connection to its daemon.
@@ -164,7 +164,7 @@ impl Member {
             fabric: FabricRoute::new(&environment.fabric.or(&welcome.fabric)),
             parker: Parker::default(),
             groups: Groups::default(),
-            releases: Releases::default(),
+            releases: HeardReleases::default(),
         };
         Ok((member, welcome.own))
     }

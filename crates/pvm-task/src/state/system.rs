@@ -18,8 +18,7 @@ const TC_SIBLINGS: i32 = TC_FIRST + 11;
 /// The route switch: later messages of the sender arrive on the direct link.
 pub(crate) const TC_ROUTE_SWITCH: i32 = TC_FIRST + 12;
 /// The fallback: later messages of the sender arrive on the default route again. The body holds the number of messages
-/// on the link that the receiver has acknowledged, and a flag. The flag is set if the sender has no link and only
-/// answers a fallback message of the receiver.
+/// on the link that the receiver has acknowledged, and two flags ([`Fallback`](pvm_core::channel::Fallback)).
 pub(crate) const TC_FALLBACK: i32 = TC_FIRST + 13;
 /// The last of the library's tags.
 const TC_LAST: i32 = TC_FALLBACK;

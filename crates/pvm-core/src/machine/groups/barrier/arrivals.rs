@@ -1,7 +1,8 @@
 //! The members of this host at barriers over several hosts: their arrivals on the way to where the barrier meets, and the
 //! answers.
 //!
-//! An arrival with a count below the size of the group goes straight to the master. The others are combined: a host keeps
+//! An arrival with a count below the size of the group goes straight to the master, and those of the master's own members are
+//! counted at once unless there is a coordinator. The others are combined: a host keeps
 //! the arrivals of its members until all have arrived that came to the barrier before, then sends them in one frame, to the
 //! coordinator or the master. It keeps nothing longer than [`HOLD`]; so a member that is late, or that never comes, delays
 //! the others' arrivals by a short time only.
