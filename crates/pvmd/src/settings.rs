@@ -107,16 +107,13 @@ impl Settings {
             complaints.push(complaint);
             None
         });
-        let mut hosts_from = |name, default| {
-            hosts_from(variable(name), default).unwrap_or_else(|text| {
+        let default = machine::BARRIER_BROADCAST_HOSTS;
+        settings.machine.barrier_broadcast_hosts = hosts_from(variable("HPVM_BARRIER_BROADCAST"), default)
+            .unwrap_or_else(|text| {
                 let expected = "neither `off` nor a number of hosts";
-                let used = if default == usize::MAX { "off".to_owned() } else { default.to_string() };
-                complaints.push(format!("{name} is `{text}`, which is {expected}; {used} is used"));
+                complaints.push(format!("HPVM_BARRIER_BROADCAST is `{text}`, which is {expected}; {default} is used"));
                 default
-            })
-        };
-        settings.machine.barrier_broadcast_hosts =
-            hosts_from("HPVM_BARRIER_BROADCAST", machine::BARRIER_BROADCAST_HOSTS);
+            });
         settings.machine.halt_grace = seconds(variable("HPVM_HALT_GRACE"), machine::HALT_GRACE);
         settings.machine.host_timeout = seconds(variable("HPVM_HOST_TIMEOUT"), machine::HOST_TIMEOUT);
         Ok(settings)

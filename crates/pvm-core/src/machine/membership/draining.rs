@@ -62,9 +62,9 @@ impl Draining {
 
     fn answer(&mut self, core: &mut Core) {
         let is_open = |one: &PendingDrain| !one.unacknowledged.is_empty();
-        let (open, answered) = std::mem::take(&mut self.pending).into_iter().partition(is_open);
+        let (open, answered): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending).into_iter().partition(is_open);
         self.pending = open;
-        for PendingDrain { asker: (task, wait), codes, .. } in Vec::from(answered) {
+        for PendingDrain { asker: (task, wait), codes, .. } in answered {
             core.reply(task, wait, Ok(Reply::Codes(codes)));
         }
     }

@@ -360,8 +360,7 @@ impl Membership {
         core.settings.trusted = shared.trusted;
         core.settings.pacing = shared.pacing;
         core.settings.order = shared.order;
-        let hosts = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        core.settings.barrier_broadcast_hosts = hosts(shared.barrier_broadcast_hosts);
+        core.settings.barrier_broadcast_hosts = shared.barrier_broadcast_hosts.try_into().unwrap_or(usize::MAX);
         core.settings.broadcast = shared.broadcast;
         let of_hostfile = Wish { setting: options.fabric.clone(), never_clear: false };
         core.settings.fabric = core.settings.fabric.or(&of_hostfile).or(&shared.fabric);
