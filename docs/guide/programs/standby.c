@@ -1,0 +1,62 @@
+/* standby: adds the squares of 1 to 100. One task leads, another one on another host waits to take its place. */
+#include <pvm3.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { STEPS = 100, GONE = 1 };
+static int step, sum;                               /* the state */
+static char *arguments[] = {"standby", NULL};
+
+static void put_state(void)                         /* The entry outlives this task. */
+{
+    pvm_initsend(PvmDataDefault);
+    pvm_pkint(&step, 1, 1);
+    pvm_pkint(&sum, 1, 1);
+    pvm_putinfo("standby", pvm_getsbuf(), PvmMboxPersistent | PvmMboxOverWritable);
+}
+
+static void stand_by(int leader)                    /* Waits for the end of the leader, and takes its state. */
+{
+    pvm_notify(PvmTaskExit, GONE, 1, &leader);
+    pvm_recv(-1, GONE);
+    pvm_setrbuf(pvm_recvinfo("standby", 0, PvmMboxDefault));
+    pvm_upkint(&step, 1, 1);
+    pvm_upkint(&sum, 1, 1);
+}
+
+static void start_standby(void)
+{
+    int tid;
+    if (pvm_spawn("standby", arguments, PvmTaskHost | PvmHostCompl, ".", 1, &tid) == 1
+        || pvm_spawn("standby", arguments, PvmTaskDefault, "", 1, &tid) == 1)
+        pvm_notify(PvmTaskExit, GONE, 1, &tid);
+}
+
+int main(int argc, char **argv)
+{
+    int leader = pvm_parent(), has_standby = 0;
+    (void)argv;
+    if (argc == 1)
+        put_state();
+    else
+        stand_by(leader);
+    if (step == STEPS) {                            /* The leader had finished. */
+        pvm_delinfo("standby", 0, PvmMboxDefault);
+        pvm_exit();
+        return 0;
+    }
+    if (argc > 1)
+        fprintf(stderr, "standby: goes on from step %d\n", step);
+    for (; step < STEPS; put_state()) {
+        if (!has_standby || pvm_nrecv(-1, GONE) > 0) {
+            start_standby();
+            has_standby = 1;
+        }
+        usleep(20000);                              /* the work of a real program */
+        step++;
+        sum += step * step;
+    }
+    printf("standby: sum %d\n", sum);
+    pvm_exit();
+    return 0;
+}
