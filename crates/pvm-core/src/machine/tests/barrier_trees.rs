@@ -145,7 +145,8 @@ pub(super) fn fleet(hosts: usize, seed: u64, tree: usize, broadcast: usize) -> F
 /// The hosts from which the master got arrivals since the links were last looked at.
 fn links_between_slaves(fleet: &Fleet) -> usize {
     let slaves: Vec<Tid> = fleet.living().into_iter().filter(|host| *host != MASTER).collect();
-    let links = |host: &Tid| slaves.iter().filter(|other| fleet.nodes[host].machine.core.links.is_up(**other)).count();
+    let links =
+        |host: &Tid| slaves.iter().filter(|other| fleet.nodes[host].machine.core.links.has_session(**other)).count();
     slaves.iter().map(links).sum::<usize>() / 2
 }
 

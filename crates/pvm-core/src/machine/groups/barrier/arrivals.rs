@@ -147,7 +147,7 @@ fn tree_of(core: &Core, group: &Group) -> Option<Vec<Tid>> {
 /// Returns the host to which this host sends arrivals.
 fn parent(core: &Core, group: &Group) -> Tid {
     let master = core.hosts.master();
-    let can_reach = |host: &Tid| *host == core.own_host() || core.links.is_up(*host);
+    let can_reach = |host: &Tid| *host == core.own_host() || core.links.has_session(*host);
     let parent_in = |tree: Vec<Tid>| {
         let own = tree.iter().position(|host| *host == core.own_host());
         own.and_then(binomial::parent).map(|parent| tree[parent])
