@@ -127,6 +127,19 @@ mod tests {
     }
 
     #[test]
+    fn control_connections_that_break_all_the_time_cost_no_host() {
+        let pairs = ["h1 h2", "h2 h3", "h1 h3"];
+        let severed = |number: usize| format!("{} sever {} 0.001\n", 0.5 + number as f64 / 20.0, pairs[number % 3]);
+        let breaks: String = (0..200).map(severed).collect();
+        let scenario = Scenario::parse(&format!("hosts 3\ntasks 6\n0 add h2 h3\n0 spawn 6\n{breaks}12 quiet")).unwrap();
+        for seed in 0..10 {
+            let outcome = run(seed, &scenario);
+            assert_eq!(outcome.violation, None, "seed {seed}");
+            assert!(outcome.tried.control_breaks > 30, "seed {seed}: {}", outcome.tried.control_breaks);
+        }
+    }
+
+    #[test]
     fn the_same_seed_gives_the_same_hash_and_another_seed_another() {
         let hash = |seed: u64| {
             let outcome = run(seed, &Scenario::from_seed(seed, 6, 15));

@@ -109,7 +109,8 @@ impl Links {
     pub fn heard(&mut self, host: Tid, now: Time) {
         let Some(link) = self.links.get_mut(&host) else { return };
         link.last_received = now;
-        if matches!(link.state, State::Quiet(_)) {
+        // The other side may already use the connection of a call that has begun.
+        if matches!(link.state, State::Quiet(Call::At(_) | Call::Awaited)) {
             link.state = State::Up;
         }
     }

@@ -305,13 +305,14 @@ impl Dialer {
                 let mut deadline = deadline;
                 if let Stage::Opening { link, asked } = &stage {
                     common.set_interest(id, link.as_fd(), Interest::of(link));
-                    if *asked && half.is_some() {
-                        // The other side may already use both links: to give up now would break the links. If the other
-                        // side's answer was lost, TCP sends it again.
+                    let is_control = matches!(dial.purpose, Purpose::Control { .. });
+                    if *asked && (half.is_some() || is_control) {
+                        // The other side may already use the links: to give up now would break them. If the other side's
+                        // answer was lost, TCP sends it again.
                         deadline = dial.give_up;
                     }
-                    if *asked && matches!(dial.purpose, Purpose::Control { .. }) {
-                        // The other side may already use this link: another one would replace it there.
+                    if *asked && is_control {
+                        // Another link would replace this one there.
                         self.settle(ticket);
                     }
                 }

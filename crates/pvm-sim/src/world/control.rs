@@ -234,7 +234,7 @@ impl World {
         if !self.links[link].control.reaches(end) {
             // It has broken before this end knew of it, or both ends have called at once.
             let late = self.prng.span(0, 50 * MILLISECOND);
-            self.queue.push(self.now + late, Event::ControlEnded { link, end, connection, how: LinkBreak::Ended });
+            self.queue.push(self.now + late, Event::ControlEnded { link, end, connection, how: LinkBreak::Lost });
         }
         self.nodes[node].machine.handle_link_resumed(now, host);
     }

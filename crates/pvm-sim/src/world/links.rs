@@ -251,7 +251,8 @@ impl World {
         self.plan_channel(link, end, kind);
         let (node, from) = (self.links[link].ends[end], self.links[link].ends[1 - end]);
         let host = self.nodes[from].tid;
-        let counted = matches!(item, Item::Piece(_) | Item::Credit(_) | Item::Grant(_) | Item::Acknowledged(_));
+        let counted = kind == Kind::Data
+            && matches!(item, Item::Piece(_) | Item::Credit(_) | Item::Grant(_) | Item::Acknowledged(_));
         match item {
             Item::Up => self.link_up(node, link, end),
             Item::Close(how) if kind == Kind::Control => {
@@ -267,6 +268,7 @@ impl World {
                     self.frame_arrived(node, host, &frame, Kind::Control);
                 }
             }
+            // Frames on data links are pieces.
             Item::Frame(_) => {}
             Item::Piece(piece) => self.piece_arrived(node, host, &piece),
             Item::Credit(credit) => {

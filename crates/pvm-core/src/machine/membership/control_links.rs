@@ -12,7 +12,7 @@ use super::{Membership, beat_interval};
 use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::event::Event;
-use crate::machine::links::{Call, CallFailure, LinkBreak, State};
+use crate::machine::links::{Call, CallFailure, Link, LinkBreak, State};
 use crate::tid::Tid;
 use crate::time::Time;
 use crate::wire::Frame;
@@ -98,7 +98,9 @@ impl Membership {
             return self.link_lost(core, host, "its daemon has ended");
         }
         let call = next_call(core, host);
-        set_state(core, host, state(call));
+        let hears = core.links.get(host).is_some_and(|link| core.now < quiet_at(core, link));
+        let state = state(call);
+        set_state(core, host, if hears && matches!(state, State::Quiet(_)) { State::Up } else { state });
         self.watch_link(core, host);
     }
 
@@ -159,9 +161,8 @@ fn call_if_due(core: &mut Core, host: Tid) -> Option<Time> {
     let link = core.links.get(host)?;
     let (state, call): (fn(Call) -> State, Call) = match link.state {
         State::Up => {
-            let quiet_at = link.last_received + timeout / QUIETS_PER_TIMEOUT;
-            if now < quiet_at {
-                return Some(quiet_at);
+            if now < quiet_at(core, link) {
+                return Some(quiet_at(core, link));
             }
             (State::Quiet, next_call(core, host))
         }
@@ -179,6 +180,11 @@ fn call_if_due(core: &mut Core, host: Tid) -> Option<Time> {
     };
     set_state(core, host, state(call));
     Some(if let Call::At(when) = call { when } else { now + timeout })
+}
+
+/// Returns from when on the connection may not carry any more.
+fn quiet_at(core: &Core, link: &Link) -> Time {
+    link.last_received + core.settings.host_timeout / QUIETS_PER_TIMEOUT
 }
 
 fn set_state(core: &mut Core, host: Tid, state: State) {
