@@ -11,6 +11,8 @@ use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
 use std::net::SocketAddr;
 
+/// The packets of a handshake that must all arrive.
+const HANDSHAKE_PACKETS: usize = 4;
 /// The interval between two attempts to make a connection.
 const RETRY: Nanos = 100 * MILLISECOND;
 
@@ -181,7 +183,12 @@ impl World {
         match self.nodes[other].state {
             NodeState::Dead if passes => self.control_call_failed(node, host, CallFailure::Absent),
             NodeState::Running if passes && takes && self.network.joins_control(from, to) => {
-                self.control_link(link, near, number);
+                match self.lost_in_handshake(from, to) {
+                    Some(pause) => {
+                        self.queue.push(self.now + pause, Event::ControlAttempt { node, host, number });
+                    }
+                    None => self.control_link(link, near, number),
+                }
             }
             _ if self.now >= end => self.control_call_failed(node, host, CallFailure::NoAnswer),
             _ => {
@@ -189,6 +196,12 @@ impl World {
                 self.queue.push(again, Event::ControlAttempt { node, host, number });
             }
         }
+    }
+
+    /// Returns the pause after which a packet of a handshake is sent again, if one is lost.
+    fn lost_in_handshake(&mut self, from: Place, to: Place) -> Option<Nanos> {
+        (0..HANDSHAKE_PACKETS)
+            .find_map(|_| self.network.retransmissions(&mut self.prng, from, to, self.now).first().copied())
     }
 
     fn control_call_failed(&mut self, node: NodeId, host: Tid, why: CallFailure) {
