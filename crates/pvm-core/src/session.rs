@@ -69,6 +69,11 @@ impl Session {
         self.connection = Connection::Broken;
     }
 
+    /// Returns whether the connection carries frames.
+    pub fn is_open(&self) -> bool {
+        self.connection == Connection::Open
+    }
+
     // ----- sending
 
     /// Adds a frame, which [`Session::next_frame`] returns when its turn has come.
@@ -90,7 +95,7 @@ impl Session {
 
     /// Returns the frame that is to be written next on the connection.
     pub fn next_frame(&self) -> Option<&[u8]> {
-        let (frame, _) = self.sent.current().filter(|_| self.connection == Connection::Open)?;
+        let (frame, _) = self.sent.current().filter(|_| self.is_open())?;
         Some(frame)
     }
 
@@ -102,7 +107,7 @@ impl Session {
 
     /// Returns whether the connection has taken all frames.
     pub fn is_all_written(&self) -> bool {
-        self.connection == Connection::Open && self.sent.is_all_sent()
+        self.is_open() && self.sent.is_all_sent()
     }
 
     /// Returns how many bytes are kept for the other side.
@@ -130,7 +135,7 @@ impl Session {
 
     /// Counts a frame of the other side, which is to be handled now. The other side sends its acknowledgement first.
     pub fn count_received(&mut self, frame_bytes: usize) -> Result<(), ProtocolViolation> {
-        if self.connection != Connection::Open {
+        if !self.is_open() {
             return Err(ProtocolViolation);
         }
         self.received.count_received(counted(frame_bytes));
@@ -141,7 +146,7 @@ impl Session {
     /// written as well; otherwise it may wait.
     pub fn take_acknowledgement(&mut self, with_frames: bool) -> Option<u64> {
         let is_wanted = if with_frames { self.received.has_unacknowledged() } else { self.received.is_due() };
-        (is_wanted && self.connection == Connection::Open).then(|| self.received.take_position())
+        (is_wanted && self.is_open()).then(|| self.received.take_position())
     }
 }
 

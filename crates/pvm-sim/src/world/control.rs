@@ -234,13 +234,13 @@ impl World {
             return;
         }
         // An own call ends with the connection, whoever has called. If it has ended before, its connection is closed.
-        let own = self.nodes[node].control_calls.remove(&host);
-        if call.is_some() && own.as_ref().map(|own| own.number) != call {
-            own.into_iter().for_each(|own| drop(self.nodes[node].control_calls.insert(host, own)));
+        let own = self.nodes[node].control_calls.get(&host).map(|own| own.number);
+        if call.is_some() && own != call {
             let late = self.network.base();
             let ended = Event::ControlEnded { link, end: 1 - end, connection, how: LinkBreak::Ended };
             return self.queue.push(self.now + late, ended);
         }
+        self.nodes[node].control_calls.remove(&host);
         let (now, tid) = (self.time(node), self.nodes[node].tid);
         self.trace.line(self.now, tid, || format!("has a new connection to {host}"));
         self.adopt_control(link, end, connection);

@@ -52,12 +52,6 @@ impl From<LinkError> for Failure {
     }
 }
 
-/// What a link has received.
-enum Received {
-    Frame(Frame),
-    Acknowledgement,
-}
-
 impl ControlLink {
     /// Begins a session, without a connection.
     pub fn new(kept_bytes_max: usize) -> ControlLink {
@@ -151,22 +145,18 @@ impl ControlLink {
 
     /// Returns the next complete frame.
     pub fn receive(&mut self, epoll: &OwnedFd, host: Tid) -> Result<Option<Frame>, Failure> {
-        loop {
-            let Some(connection) = &mut self.connection else { return Ok(None) };
-            match receive(&mut self.session, &mut connection.link)? {
-                Some(Received::Frame(frame)) => {
-                    if let Some(position) = self.session.take_acknowledgement(false) {
-                        // The frame counts as received, so it must not be lost for a failure here. The next read fails, too.
-                        let _ = connection.link.queue(ACKNOWLEDGEMENT, &position.to_le_bytes(), &[]);
-                        let _ = self.write(epoll, host);
-                    }
-                    return Ok(Some(frame));
-                }
-                // There may be frames that have waited for it.
-                Some(Received::Acknowledgement) => self.write(epoll, host)?,
-                None => return Ok(None),
-            }
+        let Some(connection) = &mut self.connection else { return Ok(None) };
+        let was_open = self.session.is_open();
+        let frame = receive(&mut self.session, &mut connection.link)?;
+        let position = self.session.take_acknowledgement(false);
+        // The frame counts as received, so it must not be lost for a failure here. The next read fails, too.
+        if let Some(position) = position {
+            let _ = connection.link.queue(ACKNOWLEDGEMENT, &position.to_le_bytes(), &[]);
         }
+        if position.is_some() || !was_open {
+            let _ = self.write(epoll, host);
+        }
+        Ok(frame)
     }
 
     /// Returns whether frames, or the end of the connection, can be taken although no event of the socket will report them.
@@ -208,20 +198,21 @@ fn write(session: &mut Session, link: &mut Link) -> Result<(), LinkError> {
     }
 }
 
-/// Takes the next complete frame of either kind.
-fn receive(session: &mut Session, link: &mut Link) -> Result<Option<Received>, LinkError> {
-    let Some((head, body)) = link.receive_whole()? else { return Ok(None) };
-    let received = match (head.kind, head.header()) {
-        (CONTROL_FRAME, []) => {
-            let counted = session.count_received(body.len()).ok();
-            counted.and_then(|()| wire::decode(body)).map(Received::Frame)
+/// Takes the next complete frame of the core, and the acknowledgements before it.
+fn receive(session: &mut Session, link: &mut Link) -> Result<Option<Frame>, LinkError> {
+    while let Some((head, body)) = link.receive_whole()? {
+        match (head.kind, head.header()) {
+            (CONTROL_FRAME, []) => {
+                let counted = session.count_received(body.len()).ok();
+                return counted.and_then(|()| wire::decode(body)).map(Some).ok_or(LinkError::Malformed);
+            }
+            (ACKNOWLEDGEMENT, header) if body.is_empty() => {
+                let position = header.try_into().ok().map(u64::from_le_bytes);
+                let result = position.and_then(|position| session.handle_acknowledgement(position).ok());
+                result.ok_or(LinkError::Malformed)?;
+            }
+            _ => return Err(LinkError::Malformed),
         }
-        (ACKNOWLEDGEMENT, header) if body.is_empty() => {
-            let position = header.try_into().ok().map(u64::from_le_bytes);
-            let result = position.and_then(|position| session.handle_acknowledgement(position).ok());
-            result.map(|()| Received::Acknowledgement)
-        }
-        _ => None,
-    };
-    received.map(Some).ok_or(LinkError::Malformed)
+    }
+    Ok(None)
 }
