@@ -7,6 +7,7 @@
 //! * [`events`]: the trace events; [`trace`]: the format of trace messages.
 //! * [`mod@format`]: how hosts represent numbers.
 //! * [`flows`]: messages between hosts on the default route.
+//! * [`session`]: frames on the control link of two daemons, over several connections.
 //! * [`channel`]: the routes between two tasks of different hosts.
 //! * [`hostfile`]: the file that lists the hosts of a machine; [`ranges`]: lists such as `n[1-4]`.
 //! * [`fabric`]: links between tasks on a fabric.
@@ -38,6 +39,7 @@ mod prng;
 pub mod proto;
 pub mod ranges;
 pub mod release;
+pub mod session;
 pub mod tid;
 pub mod time;
 pub mod trace;

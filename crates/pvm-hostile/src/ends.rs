@@ -1,7 +1,7 @@
 //! The ways in which a life ends: an attack for which this host must be cut off, or an irregular departure.
 use crate::data;
 use crate::false_frames;
-use crate::life::{CONTROL_FRAME, Life};
+use crate::life::{ACKNOWLEDGEMENT, CONTROL_FRAME, Life};
 use pvm_core::proto::SECRET_BYTES;
 use pvm_core::proto::{FRAME_BYTES_MAX, Request};
 use pvm_core::tid::Tid;
@@ -17,13 +17,15 @@ const NO_READ_TIME: Duration = Duration::from_secs(14);
 const IDLE_MS: std::ops::Range<u64> = 500..14_000;
 /// The number of data links that this host requests.
 const DATA_LINKS: u64 = 300;
+/// The number of connections of control links that this host makes.
+const CONNECTIONS: u64 = 100;
 /// The longest frame that is sent in part, in bytes.
 const LONG_BYTES_MAX: usize = 16 << 20;
 
 /// Ends the life. Returns how.
 pub fn end(life: &mut Life) -> String {
     let master = life.master;
-    let what = match life.prng.u32(..13) {
+    let what = match life.prng.u32(..14) {
         0..4 => return send_invalid(life),
         4 => return read_nothing(life),
         5 => {
@@ -54,6 +56,10 @@ pub fn end(life: &mut Life) -> String {
             false_frames::send_burst(life);
             "left while false frames were on their way"
         }
+        11 => {
+            reopen_control_links(life);
+            return idle_then_leave(life, "control links over and over");
+        }
         _ => "left without a word",
     };
     what.to_owned()
@@ -74,17 +80,29 @@ fn reopen_data_links(life: &mut Life) {
     }
 }
 
+/// Repeatedly makes new connections of control links, which nobody needs, and asks the other host for more.
+fn reopen_control_links(life: &mut Life) {
+    life.note("control links", CONNECTIONS);
+    for _ in 0..CONNECTIONS {
+        let host = life.some_peer();
+        life.call_again(host);
+        false_frames::send_burst(life);
+        let pause = Duration::from_millis(life.prng.u64(..20));
+        life.step(pause);
+    }
+}
+
 /// Sends a frame, or other bytes, that every daemon must refuse.
 fn send_invalid(life: &mut Life) -> String {
     let master = life.master;
     let master_has_answered = life.flush();
-    let what = match life.prng.u32(..7) {
+    let what = match life.prng.u32(..8) {
         0 => {
             life.send_bytes(master, CONTROL_FRAME, &[], &[0xff; 30]);
             "no frame at all"
         }
         1 => {
-            let kind = life.prng.u8(2..);
+            let kind = life.prng.u8(ACKNOWLEDGEMENT..);
             life.send_bytes(master, kind, &[1, 2, 3], &[]);
             "an unknown kind of frame"
         }
@@ -101,6 +119,11 @@ fn send_invalid(life: &mut Life) -> String {
                 peer.has_partial_frame = true;
             }
             "a frame that is too long"
+        }
+        4 => {
+            let position = u64::MAX - life.prng.u64(..1 << 40);
+            life.acknowledge(master, position);
+            "an acknowledgement of what was not sent"
         }
         _ => data::send_invalid_frame(life, master),
     };

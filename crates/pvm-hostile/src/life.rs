@@ -3,6 +3,7 @@ use fastrand::Rng;
 use pvm_core::flows::Credit;
 use pvm_core::flows::frames::{FrameHeader, read_header, write_acknowledged, write_credit, write_grant};
 use pvm_core::proto::{Reply, Request};
+use pvm_core::session::counted;
 use pvm_core::tid::{DAEMON_BIT, GROUP_BIT, Tid};
 use pvm_core::wire::{self, DataCall, Frame, HostEntry, Key};
 use pvm_net::polling::timespec;
@@ -12,8 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
-/// The number of the frame kind that all frames on a control link have.
+/// The number of the frame kind that all frames of the core have on a control link.
 pub const CONTROL_FRAME: u8 = 1;
+/// The number of the frame kind of acknowledgements on a control link. The header is the position.
+pub const ACKNOWLEDGEMENT: u8 = 2;
 /// The interval of heartbeats.
 const BEAT_INTERVAL: Duration = Duration::from_millis(500);
 /// How long this host searches for tasks, and waits for links to other hosts, before the attacks begin.
@@ -33,6 +36,8 @@ const SEARCH: u32 = 0x7ea5;
 /// Another daemon.
 pub struct Peer {
     pub control: Link,
+    /// The position up to which this host has received on control links.
+    control_position: u64,
     /// The data link. Daemons close the data link when this host reports it as lost.
     data: Option<ByteStream>,
     /// Bytes that the data link has not accepted yet.
@@ -300,6 +305,12 @@ impl Life {
                         self.on_pair(self.keys.get(&peer.0).copied(), *pair)
                     }
                     ConnectEvent::PairConnected { ticket, pair, .. } => self.on_pair(Some(Tid(ticket as u32)), *pair),
+                    ConnectEvent::ControlAccepted { peer, link } => {
+                        self.on_control(self.keys.get(&peer.0).copied(), *link);
+                    }
+                    ConnectEvent::LinkReady { ticket, link } if ticket & 1 << 61 != 0 => {
+                        self.on_control(Some(Tid(ticket as u32)), *link);
+                    }
                     ConnectEvent::LinkReady { ticket, link } => self.on_data_link(Tid(ticket as u32), *link),
                     ConnectEvent::Failed { .. } | ConnectEvent::Refused { .. } => {}
                 }
@@ -339,6 +350,7 @@ impl Life {
         control.set_queued_bytes_max(usize::MAX);
         let peer = Peer {
             control,
+            control_position: 0,
             data: Some(data.into_byte_stream()),
             unsent: VecDeque::new(),
             unread: Vec::new(),
@@ -347,6 +359,30 @@ impl Life {
             has_partial_frame: false,
         };
         self.peers.insert(host, peer);
+        self.acknowledge(host, 0);
+    }
+
+    /// Takes a new connection of a control link. Sometimes this host lies about what it has received.
+    fn on_control(&mut self, host: Option<Tid>, mut control: Link) {
+        let Some((host, peer)) = host.and_then(|host| Some((host, self.peers.get_mut(&host)?))) else { return };
+        control.set_frame_bytes_max(pvm_core::proto::FRAME_BYTES_MAX);
+        control.set_queued_bytes_max(usize::MAX);
+        (peer.control, peer.has_partial_frame) = (control, false);
+        let position = peer.control_position;
+        let lies = self.prng.u32(..20) == 0;
+        self.acknowledge(host, if lies { position / 2 + 1 } else { position });
+    }
+
+    /// Acknowledges what has come on the control link, up to a position.
+    pub fn acknowledge(&mut self, host: Tid, position: u64) {
+        self.send_bytes(host, ACKNOWLEDGEMENT, &position.to_le_bytes(), &[]);
+    }
+
+    /// Calls a host for a new connection of the control link.
+    pub fn call_again(&mut self, host: Tid) {
+        let Some(entry) = self.table.get(&host) else { return };
+        let (addresses, key, ticket) = (entry.addresses.clone(), PublicKey(entry.key), u64::from(host.0) | 1 << 61);
+        self.connector.connect_control(ticket, &addresses, None, key, CALL_TIME, Instant::now());
     }
 
     /// Notes a new data link. The first frame on the link must acknowledge the bytes received so far. A host without
@@ -379,11 +415,15 @@ impl Life {
     fn serve_peer(&mut self, host: Tid) {
         self.write_unsent(host);
         let Some(peer) = self.peers.get_mut(&host) else { return };
-        let mut frames = Vec::new();
+        let (mut frames, before) = (Vec::new(), peer.control_position);
         let mut well = peer.control.flush().is_ok();
         while well && !self.reads_nothing {
             match peer.control.receive_whole() {
-                Ok(Some((_, body))) => frames.extend(wire::decode::<Frame>(body)),
+                Ok(Some((head, _))) if head.kind == ACKNOWLEDGEMENT => {}
+                Ok(Some((_, body))) => {
+                    peer.control_position += counted(body.len());
+                    frames.extend(wire::decode::<Frame>(body));
+                }
                 Ok(None) => break,
                 Err(_) => well = false,
             }
@@ -396,6 +436,10 @@ impl Life {
                 Ok(_) => {}
                 Err(_) => peer.data = None,
             }
+        }
+        let position = peer.control_position;
+        if position > before {
+            self.acknowledge(host, position);
         }
         if self.has_tasks {
             self.read_data(host);

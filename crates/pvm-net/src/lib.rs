@@ -36,7 +36,7 @@ mod socket;
 mod tls;
 
 pub use connector::{
-    ConnectEvent, Connector, HALF_PAIRS_MAX, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener,
+    ConnectEvent, Connector, Failure, HALF_PAIRS_MAX, HANDSHAKE_TIME_MAX, Pair, Security, UNKNOWN_MAX, listener,
 };
 pub use digest::{Digest, one_way};
 pub use identity::{Identity, Known};

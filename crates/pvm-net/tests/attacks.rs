@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Numbers of the wire format: the kinds of the frames that open links, and the version.
 const OPEN_CONTROL: u8 = 1;
 const OPEN_DATA: u8 = 3;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 fn connect(connector: &Connector) -> TcpStream {
     let socket = TcpStream::connect(address(connector)).unwrap();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use pvm_net::{ConnectEvent, Connector, HANDSHAKE_TIME_MAX, Link, Security};
+use pvm_net::{ConnectEvent, Connector, Failure, HANDSHAKE_TIME_MAX, Link, Security};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -51,11 +51,86 @@ fn a_call_to_one_that_comes_later_succeeds_and_one_to_nobody_ends_with_the_reaso
     caller.connect_pair(7, &[to], key, Security::Trusted, PATIENCE, Instant::now());
     caller.connect_pair(8, &[to], key, Security::Trusted, Duration::from_millis(50), Instant::now());
     let failed = await_events(&mut caller, 1).remove(0);
-    let ConnectEvent::Failed { ticket: 8, reason } = failed else { panic!("{failed:?}") };
+    let ConnectEvent::Failed { ticket: 8, reason, failure: Failure::NoAnswer } = failed else { panic!("{failed:?}") };
     assert!(reason.contains(&to.to_string()) && reason.contains("refused"), "{reason}");
     let mut called = open(identity, port);
     assert_eq!(called.port(), port);
     pairs(drive(&mut caller, &mut called));
+}
+
+#[test]
+fn a_control_link_gets_another_connection_by_itself() {
+    for one_calls in [true, false] {
+        let (mut one, mut other) = acquainted();
+        let (caller, called) = if one_calls { (&mut one, &mut other) } else { (&mut other, &mut one) };
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addresses = [silent.local_addr().unwrap(), address(called)];
+        caller.connect_control(7, &addresses, None, called.identity().public(), PATIENCE, Instant::now());
+        let (event, mut seen) = drive(caller, called);
+        let (ConnectEvent::LinkReady { ticket: 7, link: mut near }, 1) = (event, seen.len()) else {
+            panic!("{seen:?}")
+        };
+        let ConnectEvent::ControlAccepted { peer, link: mut far } = seen.remove(0) else { panic!("not accepted") };
+        assert!(peer == caller.identity().public() && near.is_encrypted() && far.is_encrypted());
+        pass(&mut near, &mut far);
+        pass(&mut far, &mut near);
+        assert_eq!((caller.pending(), called.pending()), (0, 0));
+        // A host that was removed meanwhile is not known any more.
+        called.identity().known().remove(&caller.identity().public());
+        caller.connect_control(7, &addresses[1..], None, called.identity().public(), PATIENCE, Instant::now());
+        let end = Instant::now() + PATIENCE;
+        while !matches!(called.poll_event(), Some(ConnectEvent::Refused { .. })) {
+            assert!(Instant::now() < end);
+            [&mut *caller, &mut *called].into_iter().for_each(|connector| connector.step(Instant::now()));
+        }
+    }
+}
+
+#[test]
+fn a_call_for_a_control_link_to_one_that_is_gone_from_where_it_was_ends_at_once() {
+    let (mut caller, called) = acquainted();
+    let key = called.identity().public();
+    let nobody = address(&called);
+    drop(called);
+    let somebody_else = connector();
+    // The system accepts connections for this one, who says nothing.
+    let silent = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
+    let listener = TcpListener::bind("127.0.0.3:0").unwrap();
+    let open = listener.local_addr().unwrap();
+    let here = Some(nobody.ip());
+    let is_absent = |caller: &mut Connector, addresses: &[SocketAddr], last| {
+        let start = Instant::now();
+        caller.connect_control(7, addresses, last, key, Duration::from_secs(1), start);
+        let event = loop {
+            caller.step(Instant::now());
+            if let Some(event) = caller.poll_event() {
+                break event;
+            }
+        };
+        let ConnectEvent::Failed { ticket: 7, failure, .. } = event else { panic!("{event:?}") };
+        let is_absent = failure == Failure::Absent;
+        assert!(!is_absent || start.elapsed() < Duration::from_millis(800), "{:?}", start.elapsed());
+        is_absent
+    };
+    assert!(is_absent(&mut caller, &[nobody], here));
+    assert!(is_absent(&mut caller, &[open, nobody], here), "where it was, nobody listens");
+    assert!(!is_absent(&mut caller, &[open, nobody], Some(open.ip())), "it may still be there");
+    assert!(!is_absent(&mut caller, &[open, nobody], None));
+    assert!(is_absent(&mut caller, &[silent, nobody], None), "nobody listens at any address");
+    let mut somebody_else = somebody_else;
+    let start = Instant::now();
+    caller.connect_control(7, &[address(&somebody_else)], here, key, PATIENCE, start);
+    let event = loop {
+        caller.step(Instant::now());
+        somebody_else.step(Instant::now());
+        if let Some(event) = caller.poll_event() {
+            break event;
+        }
+    };
+    assert!(
+        matches!(event, ConnectEvent::Failed { failure: Failure::Absent, .. }),
+        "somebody else is there: {event:?}"
+    );
 }
 
 #[test]

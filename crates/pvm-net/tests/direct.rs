@@ -110,7 +110,7 @@ fn one_who_answers_with_a_wrong_token_is_not_believed() {
     assert!(events(&mut caller).is_empty(), "not met");
     caller.step(Instant::now() + PATIENCE);
     let event = await_events(&mut caller, 1).remove(0);
-    assert!(matches!(&event, ConnectEvent::Failed { ticket: TICKET, reason } if !reason.is_empty()), "{event:?}");
+    assert!(matches!(&event, ConnectEvent::Failed { ticket: TICKET, reason, .. } if !reason.is_empty()), "{event:?}");
 }
 
 #[test]

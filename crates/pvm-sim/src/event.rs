@@ -5,7 +5,7 @@ use crate::network::Kind;
 use crate::scenario::Place;
 use pvm_core::codes::Code;
 use pvm_core::flows::multicast::{BodyKey, BodyRequest, PartToSend};
-use pvm_core::machine::{Found, SpawnId, Start};
+use pvm_core::machine::{Found, LinkBreak, SpawnId, Start};
 use pvm_core::proto::ByteBuf;
 use pvm_core::tid::Tid;
 
@@ -15,10 +15,16 @@ pub enum Event {
     Wake(NodeId),
     /// The first item of a channel arrives.
     Arrive { link: LinkId, end: usize, kind: Kind },
-    /// At one end of a link, the operating system gives up the connection.
-    GiveUp { link: LinkId, end: usize },
+    /// At one end of a control link, the operating system gives up the connection.
+    GiveUp { link: LinkId, end: usize, connection: u64 },
     /// A daemon tries to connect to a host.
     Attempt { from: NodeId, host: Tid, number: u64 },
+    /// A daemon calls a host for a new connection of the control link.
+    ControlAttempt { node: NodeId, host: Tid, number: u64 },
+    /// An end of a control link has a new connection; `call` is the number of its own call.
+    ControlUp { link: LinkId, end: usize, connection: u64, call: Option<u64> },
+    /// An end of a control link notices that its connection has ended.
+    ControlEnded { link: LinkId, end: usize, connection: u64, how: LinkBreak },
     /// A daemon calls a host to make a data link, or the call that it expects has not arrived in time.
     DataAttempt { node: NodeId, host: Tid, number: u64 },
     /// An end of a data link has a new connection.

@@ -5,6 +5,8 @@ use crate::program::QueuedMessage;
 use crate::queue::{MICROSECOND, MILLISECOND, Nanos};
 use crate::scenario::Place;
 use pvm_core::flows::{AckTracker, Credit, DataFrame, RetransmitQueue};
+use pvm_core::machine::LinkBreak;
+use pvm_core::session::Session;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -27,12 +29,12 @@ pub enum Item {
     Credit(Credit),
     /// A grant on the data link: this number of bytes of long messages may have been sent in all.
     Grant(u64),
-    /// An acknowledgement: this number of items has arrived on the data link.
+    /// An acknowledgement: this number of items has arrived on the data link, or of bytes on the control link.
     Acknowledged(u64),
     /// An acknowledgement that is the first item on a new connection.
     Greeting(u64),
-    /// The other side has closed the connection.
-    Close,
+    /// The other side has closed the connection, in this way.
+    Close(LinkBreak),
 }
 
 impl Item {
@@ -88,6 +90,11 @@ impl Channel {
             self.items.clear();
         }
         Some(item)
+    }
+    /// Drops everything on its way but the first `count` items.
+    pub fn cut(&mut self, count: usize) {
+        self.items.truncate(count);
+        self.bytes = self.items.iter().map(|(_, item)| item.bytes()).sum();
     }
     /// Drops everything on its way.
     pub fn clear(&mut self) {
@@ -166,6 +173,50 @@ impl Data {
     }
 }
 
+/// The most bytes that a session keeps.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
+/// One end of a control link.
+pub struct ControlEnd {
+    /// The frames.
+    pub session: Session,
+    /// The connection that this end uses; 0 for none. This end may not have noticed yet that the connection has ended.
+    pub connection: u64,
+    /// How many packets this end had sent again before that connection.
+    pub sent_again_before: u32,
+}
+
+/// The control link of two daemons.
+pub struct Control {
+    /// See [`Link::ends`].
+    pub ends: [ControlEnd; 2],
+    /// The newest connection, and whether it is established.
+    pub newest: u64,
+    pub is_established: bool,
+}
+
+impl Default for Control {
+    fn default() -> Control {
+        let end = || ControlEnd { session: Session::new(KEPT_BYTES_MAX), connection: 0, sent_again_before: 0 };
+        Control { ends: [end(), end()], newest: 1, is_established: true }
+    }
+}
+
+impl Control {
+    /// Returns whether the given end uses the newest connection, and this connection is established.
+    pub fn reaches(&self, end: usize) -> bool {
+        self.is_established && self.ends[end].connection == self.newest
+    }
+    /// Returns whether the given end uses the newest connection, which may have broken.
+    pub fn is_newest(&self, end: usize) -> bool {
+        self.ends[end].connection == self.newest
+    }
+    /// Returns whether all frames have been sent, on a connection that both ends use.
+    fn is_quiet(&self) -> bool {
+        [0, 1].iter().all(|end| self.reaches(*end) && self.ends[*end].session.is_all_written())
+    }
+}
+
 /// A link. Each end has an index: 0 is the end that connected.
 pub struct Link {
     /// The daemons.
@@ -174,8 +225,10 @@ pub struct Link {
     pub up: [bool; 2],
     /// Whether each daemon has closed the link, or has learnt that the link is closed.
     pub closed: [bool; 2],
-    /// The packets that each end has to send again on the control connection.
+    /// The packets that each end has to send again on control connections.
     pub retransmissions: [Retransmissions; 2],
+    /// The control link, whose connections may break.
+    pub control: Control,
     /// The data link, whose connections may break.
     pub data: Data,
     /// The channels towards each end, by kind.
@@ -185,8 +238,8 @@ pub struct Link {
 impl Link {
     /// Makes a link that is not established yet.
     pub fn new(ends: [NodeId; 2]) -> Link {
-        let (retransmissions, data) = (Default::default(), Data::default());
-        Link { ends, up: [false; 2], closed: [false; 2], retransmissions, data, towards: Default::default() }
+        let (retransmissions, control, data) = (Default::default(), Control::default(), Data::default());
+        Link { ends, up: [false; 2], closed: [false; 2], retransmissions, control, data, towards: Default::default() }
     }
     /// Returns the channel towards that end.
     pub fn towards(&mut self, end: usize, kind: Kind) -> &mut Channel {
@@ -202,7 +255,8 @@ impl Link {
             Item::Frame(frame) => frame.len() > 1,
             item => !matches!(item, Item::Acknowledged(_)),
         };
-        self.towards.iter().flatten().all(|channel| !channel.items.iter().any(|(_, item)| waiting(item)))
+        self.control.is_quiet()
+            && self.towards.iter().flatten().all(|channel| !channel.items.iter().any(|(_, item)| waiting(item)))
     }
 }
 
@@ -216,6 +270,8 @@ pub struct Network {
     parts: Vec<(u64, Place, Place)>,
     /// Pairs of computers between which no data link can be made.
     without_data_links: Vec<(u64, Place, Place)>,
+    /// Pairs of computers between which no control link can be made again.
+    without_control_links: Vec<(u64, Place, Place)>,
     /// The additional delay of each computer.
     slow: Vec<Nanos>,
     /// The losses of each computer.
@@ -234,12 +290,26 @@ impl Network {
     pub fn new(prng: &mut Prng, places: usize) -> Network {
         let base = [20 * MICROSECOND, 100 * MICROSECOND, MILLISECOND, 20 * MILLISECOND][prng.weighted(&[3, 3, 2, 1])];
         let jitter = if prng.chance(700) { base } else { 20 * base };
-        let (cuts, parts, without_data_links) = (Vec::new(), Vec::new(), Vec::new());
+        let (cuts, parts) = (Vec::new(), Vec::new());
+        let (without_data_links, without_control_links) = (Vec::new(), Vec::new());
         let (slow, lossy) = (vec![0; places + 1], vec![Loss::default(); places + 1]);
         let datagram_loss = [0, 10, 50, 200][prng.below(4)];
         let deaf = (0..=places).map(|_| prng.chance(100)).collect();
         let late = (0..=places).map(|_| prng.chance(100)).collect();
-        Network { base, jitter, cuts, parts, without_data_links, slow, lossy, datagram_loss, deaf, late, last: 0 }
+        Network {
+            base,
+            jitter,
+            cuts,
+            parts,
+            without_data_links,
+            without_control_links,
+            slow,
+            lossy,
+            datagram_loss,
+            deaf,
+            late,
+            last: 0,
+        }
     }
     /// Returns the delay between two computers.
     pub fn latency(&self, prng: &mut Prng, one: Place, other: Place) -> Nanos {
@@ -279,8 +349,19 @@ impl Network {
         self.without_data_links.push((self.last, one, other));
         self.last
     }
+    /// Returns whether a control link between two computers can be made again.
+    pub fn joins_control(&self, one: Place, other: Place) -> bool {
+        !self.without_control_links.iter().any(|(_, a, b)| (*a, *b) == (one, other) || (*a, *b) == (other, one))
+    }
+    /// Prevents new connections of control links between two computers. Returns a number for [`Network::remove_fault`].
+    pub fn block_control_links(&mut self, one: Place, other: Place) -> u64 {
+        self.last += 1;
+        self.without_control_links.push((self.last, one, other));
+        self.last
+    }
     /// Removes the fault with that number.
     pub fn remove_fault(&mut self, number: u64) {
+        self.without_control_links.retain(|(other, _, _)| *other != number);
         self.without_data_links.retain(|(other, _, _)| *other != number);
         self.cuts.retain(|(other, _)| *other != number);
         self.parts.retain(|(other, _, _)| *other != number);
@@ -290,6 +371,7 @@ impl Network {
         self.cuts.clear();
         self.parts.clear();
         self.without_data_links.clear();
+        self.without_control_links.clear();
         self.slow.fill(0);
         self.lossy.fill(Loss::default());
     }

@@ -79,6 +79,8 @@ pub struct Node {
     pub attempts: BTreeMap<Tid, (u64, Nanos, SocketAddr)>,
     /// The data links for which the daemon expects a call.
     pub data_expected: BTreeMap<Tid, Attempt>,
+    /// The control links for which the daemon calls again.
+    pub control_calls: BTreeMap<Tid, Attempt>,
     /// The data links for which the daemon calls.
     pub data_calls: BTreeMap<Tid, Attempt>,
     /// The daemon's tasks, by tid.
@@ -104,10 +106,12 @@ impl Node {
         let host =
             HostSettings { name: name_of(place), arch: ARCH.into(), speed: 1000, node: None, groups: None, dsig: DSIG };
         let one_way = Some(OneWay { secret: key, function: mix });
+        // The master does not listen.
+        let port = if rank == Rank::Master { 0 } else { address.port() };
         let settings = Settings {
             rank,
             host_timeout: timeout,
-            addresses: vec![address],
+            addresses: vec![SocketAddr::new(address.ip(), port)],
             key,
             broadcast: Some(SocketAddrV4::new(Ipv4Addr::new(239, 255, 0, 1), FIRST_PORT)),
             // So few that all ways of a release are taken.
@@ -136,6 +140,7 @@ impl Node {
             links: BTreeMap::new(),
             attempts: BTreeMap::new(),
             data_expected: BTreeMap::new(),
+            control_calls: BTreeMap::new(),
             data_calls: BTreeMap::new(),
             tasks: BTreeMap::new(),
             kept: BTreeMap::new(),

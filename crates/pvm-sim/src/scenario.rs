@@ -20,6 +20,8 @@ use std::fmt;
 /// The number of a computer, from 1. Computer 1 is the master's.
 pub type Place = usize;
 
+/// If control connections cannot be made for longer than this share of the silence limit, a host may be lost.
+const SEVERED_SHARE: Nanos = 4;
 /// With fewer hosts, no host relays a body.
 const TREE_HOSTS_MIN: usize = 4;
 
@@ -49,6 +51,8 @@ pub enum Command {
     Part(Place, Place, Nanos),
     /// The data links between two computers break, and no new ones can be made for this time.
     Snap(Place, Place, Nanos),
+    /// The control connections between two computers break, and no new ones can be made for this time.
+    Sever(Place, Place, Nanos),
     /// For the first duration, all traffic from and to a computer is delayed by the second duration.
     Slow(Place, Nanos, Nanos),
     /// Of a thousand packets from or to a computer, this number are lost, and are sent again later.
@@ -101,10 +105,14 @@ impl Scenario {
             commands.push(Timed { at: prng.span(0, end), command: Command::Add(vec![place]) });
         }
         let count = 1 + prng.below(3) + prng.size(3 + hosts / 3);
-        // In some scenarios only data links break. Such faults do not remove hosts.
-        let mild = prng.chance(200);
+        // In some scenarios only connections break. Such faults do not remove hosts.
+        let mild = prng.chance(300);
+        let control_span_max = timeout / SEVERED_SHARE / (4 * count) as Nanos;
         for _ in 0..if mild { 4 * count } else { count } {
             match mild {
+                true if prng.chance(500) => {
+                    break_control_links(&mut prng, hosts, control_span_max, end, &mut commands);
+                }
                 true => break_data_links(&mut prng, hosts, timeout, end, &mut commands),
                 false => add_fault(&mut prng, hosts, timeout, end, &mut commands),
             }
@@ -157,13 +165,18 @@ impl Scenario {
 
     /// Returns whether none of the commands can remove a host.
     pub fn removes_no_host(&self) -> bool {
-        let spares = |command: &Command| {
-            matches!(
-                command,
-                Command::Add(_) | Command::Spawn(_) | Command::Snap(..) | Command::KillTasks(_) | Command::Quiet
-            )
+        let spares = |command: &Command| match command {
+            Command::Add(_) | Command::Spawn(_) | Command::Snap(..) | Command::KillTasks(_) | Command::Quiet => true,
+            Command::Sever(..) => self.severed_time() <= self.timeout / SEVERED_SHARE,
+            _ => false,
         };
         self.commands.iter().all(|timed| spares(&timed.command))
+    }
+
+    /// Returns for how long no control connections can be made, all together.
+    fn severed_time(&self) -> Nanos {
+        let span = |timed: &Timed| if let Command::Sever(_, _, span) = timed.command { span } else { 0 };
+        self.commands.iter().map(span).sum()
     }
 
     /// Returns the time of the command `quiet`, which ends all faults.
@@ -187,6 +200,15 @@ fn break_data_links(prng: &mut Prng, hosts: usize, timeout: Nanos, end: Nanos, c
     }
 }
 
+/// Adds a command that breaks the control connections between two computers.
+fn break_control_links(prng: &mut Prng, hosts: usize, span_max: Nanos, end: Nanos, commands: &mut Vec<Timed>) {
+    let (one, other) = (1 + prng.below(hosts), 1 + prng.below(hosts));
+    let span = prng.span(0, span_max);
+    if one != other {
+        commands.push(Timed { at: prng.span(50 * MILLISECOND, end), command: Command::Sever(one, other, span) });
+    }
+}
+
 /// Adds one more fault.
 fn add_fault(prng: &mut Prng, hosts: usize, timeout: Nanos, end: Nanos, commands: &mut Vec<Timed>) {
     let at = prng.span(50 * MILLISECOND, end);
@@ -198,6 +220,9 @@ fn add_fault(prng: &mut Prng, hosts: usize, timeout: Nanos, end: Nanos, commands
     let again = at + prng.span(100 * MILLISECOND, timeout);
     if prng.chance(150) {
         return break_data_links(prng, hosts, timeout, end, commands);
+    }
+    if prng.chance(150) {
+        return break_control_links(prng, hosts, span, end, commands);
     }
     let mut add = |at: Nanos, command: Command| commands.push(Timed { at, command });
     match prng.weighted(&[4, 4, 4, 4, 3, 3, 3, 3, 6, 2, 1, 3, 12]) {
@@ -250,7 +275,9 @@ impl Command {
     pub fn places(&self) -> Vec<Place> {
         match self {
             Command::Add(places) | Command::Delete(places) | Command::Cut(places, _) => places.clone(),
-            Command::Part(one, other, _) | Command::Snap(one, other, _) => vec![*one, *other],
+            Command::Part(one, other, _) | Command::Snap(one, other, _) | Command::Sever(one, other, _) => {
+                vec![*one, *other]
+            }
             Command::Crash(place) | Command::Power(place) | Command::Kill(place) | Command::Refuse(place) => {
                 vec![*place]
             }
@@ -286,6 +313,7 @@ fn read_command(words: &[&str]) -> Option<Command> {
         ["cut", span, hosts @ ..] => Command::Cut(places(hosts)?, read_span(span)?),
         ["part", one, other, span] => Command::Part(read_place(one)?, read_place(other)?, read_span(span)?),
         ["snap", one, other, span] => Command::Snap(read_place(one)?, read_place(other)?, read_span(span)?),
+        ["sever", one, other, span] => Command::Sever(read_place(one)?, read_place(other)?, read_span(span)?),
         ["slow", host, span, delay] => Command::Slow(read_place(host)?, read_span(span)?, read_span(delay)?),
         ["lossy", host, span, share] => Command::Lossy(read_place(host)?, read_span(span)?, share.parse().ok()?),
         ["refuse", host] => Command::Refuse(read_place(host)?),
@@ -324,6 +352,7 @@ impl fmt::Display for Command {
             Command::Cut(places, span) => write!(f, "cut {}{}", Span(*span), list(places)),
             Command::Part(one, other, span) => write!(f, "part h{one} h{other} {}", Span(*span)),
             Command::Snap(one, other, span) => write!(f, "snap h{one} h{other} {}", Span(*span)),
+            Command::Sever(one, other, span) => write!(f, "sever h{one} h{other} {}", Span(*span)),
             Command::Slow(place, span, delay) => write!(f, "slow h{place} {} {}", Span(*span), Span(*delay)),
             Command::Lossy(place, span, share) => write!(f, "lossy h{place} {} {share}", Span(*span)),
             Command::Refuse(place) => write!(f, "refuse h{place}"),

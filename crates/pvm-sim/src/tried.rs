@@ -46,6 +46,10 @@ tried! {
     marks: "marks",
     /// Gaps for messages that are not there yet.
     gaps: "gaps",
+    /// Control connections that broke between living hosts.
+    control_breaks: "broken control connections",
+    /// Control connections that replaced others.
+    control_connections: "new control connections",
     /// Fences before frames on control links.
     fences: "fences",
     /// Hosts whose frames went on before their messages.

@@ -7,6 +7,7 @@ use pvm_core::codes::native_dsig;
 use pvm_core::dialogue::{self, Greeting, Line};
 use pvm_core::flows::pacing::Pacing;
 use pvm_core::proto;
+use pvm_core::session::counted;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame, HostEntry, MachineSettings, Started};
 use pvm_net::{ConnectEvent, Connector, Identity, KeyPair, Pair, PublicKey, Security};
@@ -88,12 +89,22 @@ fn caller(key: KeyPair) -> Connector {
     Connector::new(Identity::new(key), Duration::from_secs(10)).unwrap()
 }
 
+/// The kind of an acknowledgement on a control link.
+const ACKNOWLEDGEMENT: u8 = 2;
+
+/// Acknowledges what has come on the control link, up to a position.
+fn acknowledge(pair: &mut Pair, position: u64) {
+    pair.control.send(ACKNOWLEDGEMENT, &position.to_le_bytes(), &[]).unwrap();
+}
+
 /// Waits for a sign of life of the daemon.
 fn await_beat(pair: &mut Pair) {
     pair.control.set_frame_bytes_max(proto::FRAME_BYTES_MAX);
+    acknowledge(pair, 0);
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
-        if let Some((_, body)) = pair.control.receive_whole().unwrap() {
+        if let Some((_, body)) = pair.control.receive_whole().unwrap().filter(|(head, _)| head.kind != ACKNOWLEDGEMENT)
+        {
             assert_eq!(wire::decode::<Frame>(body), Some(Frame::Beat));
             return;
         }
@@ -208,6 +219,7 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         panic!()
     };
     pair.control.set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
+    acknowledge(&mut pair, 0);
     let entry = |number, name: &str| HostEntry {
         tid: Tid::host_number(number),
         name: name.to_owned(),
@@ -250,13 +262,19 @@ fn output_for_the_log_waits_for_the_link_to_the_master() {
         std::thread::sleep(Duration::from_millis(700));
         (last, resident) = (resident, host.resident_kib());
     }
-    let (mut lines, end) = (0, Instant::now() + PATIENCE);
+    let (mut lines, mut position, end) = (0, 0, Instant::now() + PATIENCE);
     while lines < LINES {
         assert!(Instant::now() < end, "{lines} lines");
         pair.control.flush().unwrap();
         match pair.control.receive_whole().unwrap() {
-            Some((_, body)) => match wire::decode::<Frame>(body) {
-                Some(Frame::Log { line, .. }) => lines += usize::from(line == b"y"),
+            Some((head, _)) if head.kind == ACKNOWLEDGEMENT => {}
+            Some((_, body)) => match wire::decode::<Frame>(body).inspect(|_| position += counted(body.len())) {
+                Some(Frame::Log { line, .. }) => {
+                    lines += usize::from(line == b"y");
+                    if lines % 1000 == 0 {
+                        acknowledge(&mut pair, position);
+                    }
+                }
                 Some(Frame::Spawned { results, .. }) => assert!(results[0] > 0, "{results:?}"),
                 _ => {}
             },

@@ -1,4 +1,4 @@
-//! Retransmission on the data link of two daemons, so that its connection can break and be remade.
+//! Retransmission on a link of two daemons, so that its connection can break and be remade.
 //!
 //! Both daemons count the units on the link (bytes, for example) since the link was first made; a new connection does
 //! not start a new count. The sender keeps all items that are not acknowledged ([`RetransmitQueue`]). On a new
@@ -81,6 +81,11 @@ impl<T> RetransmitQueue<T> {
     /// Returns the number of unacknowledged units.
     pub fn unacknowledged(&self) -> u64 {
         self.end - self.acknowledged
+    }
+
+    /// Returns the position up to which the other side has acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
     }
 
     /// Handles an acknowledgement up to a position. Calls `free` with each item that is no longer needed.

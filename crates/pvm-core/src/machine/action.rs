@@ -75,13 +75,16 @@ pub enum Action {
     /// Connect to the daemon of a known host; answer by `Machine::handle_link_up` or
     /// `Machine::handle_link_down`.
     OpenLink { host: Tid, addresses: Vec<SocketAddr> },
+    /// Connect to the daemon of a host for a new connection of the control link, which takes the place of the one before;
+    /// answer by `Machine::handle_link_resumed` or `Machine::handle_call_failed`.
+    ReopenLink { host: Tid, addresses: Vec<SocketAddr> },
     /// The host has left the machine: flush the control link, then close the links, drop its flows and forget its
     /// key. No answer.
     ForgetHost { host: Tid },
-    /// Read the number of retransmissions on the control link since it was opened; answer by
+    /// Read the number of retransmissions on the connection of the control link since it was made; answer by
     /// `Machine::handle_retransmissions`.
     CountRetransmissions { host: Tid },
-    /// Send a frame on the control link, behind a fence if needed ([`crate::flows::Flows::fence`]).
+    /// Put a frame into the session of the control link, behind a fence if needed ([`crate::flows::Flows::fence`]).
     SendHost { host: Tid, frame: Frame },
     /// Note that frames of that host are handled before messages that it has sent earlier, which do not come. No answer.
     OrderLost { host: Tid },

@@ -141,6 +141,10 @@ impl HostTable {
     pub fn addresses_of(&self, host: Tid) -> Vec<SocketAddr> {
         self.entry(host).map(|entry| entry.addresses.clone()).unwrap_or_default()
     }
+    /// Returns the addresses at which the daemon of a host can be called; none if it does not listen.
+    pub fn callable_addresses_of(&self, host: Tid) -> Vec<SocketAddr> {
+        self.addresses_of(host).into_iter().filter(|address| address.port() != 0).collect()
+    }
     /// Returns whether the host has that architecture.
     pub fn is_arch(&self, tid: Tid, arch: &[u8]) -> bool {
         self.table.get(&tid).is_some_and(|host| host.entry.arch.as_bytes() == arch)

@@ -41,6 +41,11 @@ impl LinkQuality {
         self.retransmissions = total;
     }
 
+    /// Notes that a new connection begins, without retransmissions.
+    pub fn connection_begins(&mut self) {
+        self.retransmissions = 0;
+    }
+
     /// Returns the number of bad intervals.
     pub fn bad(&self) -> u32 {
         self.bad.count_ones()

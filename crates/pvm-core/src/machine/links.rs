@@ -1,8 +1,10 @@
-//! The control links to other daemons: their states and deadlines. Frames for a host wait until its link is up.
+//! The control links to other daemons: their states and deadlines. Frames for a host wait until its link is up. From then on
+//! the link is a session ([`crate::session`]): a connection that breaks is made again, and the session goes on.
 //!
 //! Of two hosts, the one with the lower number connects. The other host can ask it to do so by way of the master,
 //! because every host has a link to the master. A link between two hosts other than the master is opened when one of
 //! the two first needs it.
+use super::attempts::Attempts;
 use super::fences::Fences;
 use super::link_quality::LinkQuality;
 use crate::tid::Tid;
@@ -19,8 +21,48 @@ pub(super) enum State {
         frames: Vec<Frame>,
     },
     Up,
+    /// The connection has brought nothing for so long that it may not carry any more; another one is being made meanwhile.
+    Quiet(Call),
+    /// The connection has broken; another one is being made. Frames wait in the session.
+    Broken(Call),
     /// The link has failed; the host will be removed from the machine.
     Failed,
+}
+
+/// The next call for a connection that takes the place of the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    /// It begins at this time.
+    At(Time),
+    /// It has begun.
+    Begun,
+    /// The other host has no address at which it could be called. It calls.
+    Awaited,
+}
+
+/// How a connection has broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkBreak {
+    /// The other side has closed it in the normal way, as the system does for a process that ends.
+    Ended,
+    /// It was reset, or has failed otherwise.
+    Lost,
+}
+
+/// Why a call for a new connection has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallFailure {
+    /// Nobody has answered.
+    NoAnswer,
+    /// The host's system has answered that no daemon listens there, or another daemon was there.
+    Absent,
+}
+
+impl State {
+    /// Returns whether both hosts have had both links, so that frames go into the session.
+    pub fn has_session(&self) -> bool {
+        matches!(self, State::Up | State::Quiet(_) | State::Broken(_))
+    }
 }
 
 /// The control link to one host.
@@ -31,6 +73,8 @@ pub(super) struct Link {
     pub sent: Time,
     pub quality: LinkQuality,
     pub fences: Fences,
+    /// The calls for new connections.
+    pub attempts: Attempts,
     /// Whether nothing needs the link, so that it does not matter if it cannot be opened.
     pub is_optional: bool,
     /// When the link must be checked next.
@@ -58,15 +102,25 @@ impl Links {
     pub fn next_wakeup(&self) -> Option<Time> {
         self.deadlines.first().map(|(when, _)| *when)
     }
-    pub fn is_up(&self, host: Tid) -> bool {
-        self.links.get(&host).is_some_and(|link| matches!(link.state, State::Up))
+    pub fn has_session(&self, host: Tid) -> bool {
+        self.links.get(&host).is_some_and(|link| link.state.has_session())
+    }
+    /// Notes that bytes of a host have come.
+    pub fn heard(&mut self, host: Tid, now: Time) {
+        let Some(link) = self.links.get_mut(&host) else { return };
+        link.last_received = now;
+        // The other side may already use the connection of a call that has begun.
+        if matches!(link.state, State::Quiet(Call::At(_) | Call::Awaited)) {
+            link.state = State::Up;
+        }
     }
     /// Replaces the link to a host by a new one in that state.
     pub fn begin(&mut self, host: Tid, state: State, now: Time, deadline_after: Duration) {
         self.remove(host);
         let (quality, deadline) = (LinkQuality::begin(now), now + deadline_after);
-        let fences = Fences::default();
-        let link = Link { state, last_received: now, sent: now, quality, fences, is_optional: false, deadline };
+        let (fences, attempts) = (Fences::default(), Attempts::new(now));
+        let link =
+            Link { state, last_received: now, sent: now, quality, fences, attempts, is_optional: false, deadline };
         self.links.insert(host, link);
         self.deadlines.insert((deadline, host));
     }
@@ -95,7 +149,7 @@ impl Links {
     /// Notes that a link that was up is down. Lets the frames go on that it has brought: the messages before them will not come
     /// any more. What these frames send to that host goes nowhere.
     pub fn set_down(&mut self, host: Tid, now: Time) {
-        if let Some(link) = self.links.get_mut(&host).filter(|link| matches!(link.state, State::Up)) {
+        if let Some(link) = self.links.get_mut(&host).filter(|link| link.state.has_session()) {
             link.state = State::Wanted { since: now, frames: Vec::new() };
             link.fences.give_up();
             self.unfenced.insert(host);
@@ -137,6 +191,7 @@ impl Links {
     /// Sets when the link must be checked next.
     pub fn set_deadline(&mut self, host: Tid, when: Time) {
         if let Some(link) = self.links.get_mut(&host) {
+            self.deadlines.remove(&(link.deadline, host));
             link.deadline = when;
             self.deadlines.insert((when, host));
         }

@@ -7,7 +7,7 @@
 //! several sub-machines, it is an event, and is delivered to all of them. The modules, lowest first; each imports only
 //! from modules that are listed before it (`cargo xtask lint` reads this list):
 //!
-//! * `group_page`, `action`, `limits`, `index`: types
+//! * `group_page`, `action`, `limits`, `index`, `attempts`: types
 //! * `fences`: the order of frames on control links
 //! * `task_table`, `settings`, `host_table`, `roles`, `link_quality`, `links`, `pending_acks`, `open_requests`: tables
 //! * `event`, `core`, `outbox`: events, all tables together, and the functions that send
@@ -24,6 +24,7 @@
 //! * this file: the interface to the daemon
 
 mod action;
+mod attempts;
 mod contexts;
 mod control;
 mod core;
@@ -63,6 +64,7 @@ mod tests;
 pub use action::{Action, Company, Connection, DirectTicket, Found, HostStart, SpawnId, Start};
 pub use group_page::{Barrier, GroupAction, Listing};
 pub use limits::Limits;
+pub use links::{CallFailure, LinkBreak};
 pub use membership::{KNOWN_AS, WELCOME_WAIT};
 pub use settings::{
     BARRIER_BROADCAST_HOSTS, BARRIER_PATIENCE, HALT_GRACE, HOST_TIMEOUT, HostSettings, OneWay, Rank, Settings,
@@ -450,21 +452,40 @@ impl Machine {
         self.settle();
     }
 
-    /// Handles the news that a link to the host could not be opened, or is lost.
+    /// Handles the news that the connection of the control link has broken. Its session goes on.
+    pub fn handle_link_broken(&mut self, now: Time, host: Tid, how: LinkBreak) {
+        self.advance_time(now);
+        self.parts.membership.link_broken(&mut self.core, host, how);
+        self.settle();
+    }
+
+    /// Handles the news that the control link has a new connection, whichever host has called.
+    pub fn handle_link_resumed(&mut self, now: Time, host: Tid) {
+        self.advance_time(now);
+        self.parts.membership.link_resumed(&mut self.core, host);
+        self.settle();
+    }
+
+    /// Handles the news that a call for a new connection has failed ([`Action::ReopenLink`]).
+    pub fn handle_call_failed(&mut self, now: Time, host: Tid, why: CallFailure) {
+        self.advance_time(now);
+        self.parts.membership.call_failed(&mut self.core, host, why);
+        self.settle();
+    }
+
+    /// Handles the news that a link to the host could not be opened, or that its session has ended.
     pub fn handle_link_down(&mut self, now: Time, host: Tid) {
         self.advance_time(now);
         self.core.links.set_down(host, self.core.now);
         while self.handle_unfenced() {}
-        self.parts.membership.link_lost(&mut self.core, host, "the connection is lost");
+        self.parts.membership.link_lost(&mut self.core, host, "the link is lost");
         self.settle();
     }
 
     /// Records that bytes arrived on the control link, even if they are not a whole frame.
     pub fn handle_heard(&mut self, now: Time, host: Tid) {
         self.advance_time(now);
-        if let Some(link) = self.core.links.get_mut(host) {
-            link.last_received = now;
-        }
+        self.core.links.heard(host, now);
     }
 
     /// Handles the result of [`Action::CountRetransmissions`]: the number of retransmissions since the connection

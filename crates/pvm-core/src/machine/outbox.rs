@@ -80,7 +80,7 @@ impl Core {
         let now = self.now;
         let Some(link) = self.links.get_mut(host) else { return self.make_link(host, vec![frame]) };
         match &mut link.state {
-            State::Up => {
+            State::Up | State::Quiet(_) | State::Broken(_) => {
                 link.sent = now;
                 self.push(Action::SendHost { host, frame });
             }

@@ -1,7 +1,10 @@
 //! Incoming connections: silent at first, then in the handshake, then authenticated and waiting for the data link.
 use super::common::{Common, Interest, LISTENER};
 use super::refusals::Refusals;
-use super::{ConnectEvent, GREETING_BYTES_MAX, HANDSHAKE_TIME_MAX, Security, UNKNOWN_MAX, VERSION, explain, kind};
+use super::{
+    ConnectEvent, Failure, GREETING_BYTES_MAX, HANDSHAKE_TIME_MAX, Security, UNKNOWN_MAX, VERSION, Wanted, explain,
+    kind,
+};
 use crate::keys::{PublicKey, Tokens};
 use crate::link::{Head, Link, LinkError};
 use rustix::io::Errno;
@@ -152,7 +155,8 @@ impl Acceptor {
         let over: Vec<u64> = over.map(|(ticket, _)| *ticket).collect();
         for ticket in over {
             self.cancel(common, ticket);
-            common.push_event(ConnectEvent::Failed { ticket, reason: "has not called in time".into() });
+            let reason = "has not called in time".into();
+            common.push_event(ConnectEvent::Failed { ticket, reason, failure: Failure::NoAnswer });
         }
     }
 
@@ -306,10 +310,19 @@ impl Acceptor {
         address: SocketAddr,
     ) -> Result<Option<Stage>, String> {
         match (head.kind, head.header(), head.body_bytes) {
-            (kind::OPEN_CONTROL, [VERSION, security], 0) => {
-                let security = Security::of(*security).ok_or("asks for a security that is not known")?;
+            (kind::OPEN_CONTROL, [VERSION, wanted], 0) => {
+                let wanted = Wanted::of(*wanted).ok_or("asks for something that is not known")?;
                 let peer = link.peer().ok_or("wants control without a key")?;
-                self.begin_pair(common, link, peer, security).map(|half| Some(Stage::AwaitingData(half)))
+                // The key may have been removed since the handshake.
+                if !common.identity().known().has(&peer) {
+                    return Err("its key is not the one of a host of this machine".into());
+                }
+                match wanted {
+                    Wanted::Pair(security) => {
+                        self.begin_pair(link, peer, security).map(|half| Some(Stage::AwaitingData(half)))
+                    }
+                    Wanted::Control => accept_control(common, link, peer).map(|()| None),
+                }
             }
             (kind::OPEN_CONTROL, [version, ..], _) if *version != VERSION => {
                 Err(format!("speaks version {version}, not {VERSION}"))
@@ -320,17 +333,7 @@ impl Acceptor {
     }
 
     /// Answers a request for a control link with two tokens.
-    fn begin_pair(
-        &mut self,
-        common: &Common,
-        mut control: Link,
-        peer: PublicKey,
-        security: Security,
-    ) -> Result<Box<HalfPair>, String> {
-        // The key may have been removed since the handshake.
-        if !common.identity().known().has(&peer) {
-            return Err("its key is not the one of a host of this machine".into());
-        }
+    fn begin_pair(&mut self, mut control: Link, peer: PublicKey, security: Security) -> Result<Box<HalfPair>, String> {
         self.make_room_for_half_pair(&peer);
         let tokens = Tokens::generate().map_err(|error| error.to_string())?;
         let header = zeroize::Zeroizing::new([*tokens.shown.as_bytes(), *tokens.back.as_bytes()].concat());
@@ -386,7 +389,7 @@ impl Acceptor {
             let Some(Expected { peer, tokens, .. }) = self.take_expected(common, ticket) else { return Ok(()) };
             if data.peer() != peer {
                 let reason = "somebody else has shown its token".into();
-                common.push_event(ConnectEvent::Failed { ticket, reason });
+                common.push_event(ConnectEvent::Failed { ticket, reason, failure: Failure::NoAnswer });
                 return not_its_own;
             }
             let sent = data.send(kind::ACCEPT_DATA, tokens.back.as_bytes(), &[]);
@@ -431,6 +434,14 @@ impl Acceptor {
             _ => None,
         }
     }
+}
+
+/// Answers a request for a control link alone, which is complete now.
+fn accept_control(common: &mut Common, mut link: Link, peer: PublicKey) -> Result<(), String> {
+    let sent = link.send(kind::ACCEPT_CONTROL, &[], &[]);
+    let link = sent.and_then(|()| common.finish_link(link)).map_err(|error| explain(&error))?;
+    common.push_event(ConnectEvent::ControlAccepted { peer, link: Box::new(link) });
+    Ok(())
 }
 
 /// If a byte has arrived, begins the kind of handshake that this first byte selects.

@@ -3,14 +3,15 @@
 //! is over.
 use super::common::{Common, Interest};
 use super::{
-    ConnectEvent, GREETING_BYTES_MAX, HANDSHAKE_TIME_MAX, Security, VERSION, explain, kind, tcp_socket, two_tokens,
+    ConnectEvent, Failure, GREETING_BYTES_MAX, HANDSHAKE_TIME_MAX, Security, VERSION, Wanted, explain, kind,
+    tcp_socket, two_tokens,
 };
 use crate::keys::{PublicKey, Tokens};
 use crate::link::{Link, LinkError};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -23,8 +24,38 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub enum Purpose {
     /// The two links between daemons.
     Pair(Security),
+    /// A control link, to a daemon that was at the address `last`.
+    Control { last: Option<IpAddr> },
     /// One link, to a peer that expects the first token and answers with the second.
     Link(Tokens),
+}
+
+/// Why an address has not answered.
+struct Obstacle {
+    reason: String,
+    failure: Failure,
+}
+
+impl Obstacle {
+    fn new(reason: impl Into<String>) -> Obstacle {
+        Obstacle { reason: reason.into(), failure: Failure::NoAnswer }
+    }
+}
+
+impl From<Errno> for Obstacle {
+    fn from(errno: Errno) -> Obstacle {
+        let failure = if errno == Errno::CONNREFUSED { Failure::Absent } else { Failure::NoAnswer };
+        Obstacle { reason: errno.to_string(), failure }
+    }
+}
+
+impl From<LinkError> for Obstacle {
+    fn from(error: LinkError) -> Obstacle {
+        // The peer shows another key than the one that is called.
+        let is_other = matches!(&error, LinkError::Tls(rustls::Error::InvalidCertificate(_)));
+        let failure = if is_other { Failure::Absent } else { Failure::NoAnswer };
+        Obstacle { reason: explain(&error), failure }
+    }
 }
 
 /// A call to one peer at all its addresses.
@@ -37,9 +68,9 @@ pub struct Dial {
     next: usize,
     next_at: Instant,
     give_up: Instant,
-    /// The last error of each address.
-    reasons: Vec<String>,
-    /// Whether an address has answered. While the control link to this address lives, no other address is tried.
+    /// What was last in the way of each address.
+    obstacles: Vec<Option<Obstacle>>,
+    /// Whether an address has answered. While the connection to this address lives, no other address is tried.
     settled: bool,
 }
 
@@ -59,13 +90,25 @@ impl Dial {
             next: 0,
             next_at: now,
             give_up,
-            reasons: vec![String::new(); addresses.len()],
+            obstacles: addresses.iter().map(|_| None).collect(),
             settled: false,
         }
     }
 
     fn next_wakeup(&self) -> Instant {
         if self.settled { self.give_up } else { self.next_at.min(self.give_up) }
+    }
+
+    /// Returns what the call has proved: that the daemon is not where it was, or at no address.
+    fn failure(&self) -> Failure {
+        let Purpose::Control { last } = self.purpose else { return Failure::NoAnswer };
+        let is_absent = |at: &Option<Obstacle>| at.as_ref().is_some_and(|at| at.failure == Failure::Absent);
+        let mut all = self.addresses.iter().zip(&self.obstacles);
+        let was_there = all.clone().any(|(address, at)| Some(address.ip()) == last && is_absent(at));
+        match was_there || !self.addresses.is_empty() && all.all(|(_, at)| is_absent(at)) {
+            true => Failure::Absent,
+            false => Failure::NoAnswer,
+        }
     }
 }
 
@@ -94,12 +137,19 @@ struct Attempt {
     half: Option<Box<HalfPair>>,
 }
 
+/// What a connection asks for.
+#[derive(Clone, Copy)]
+enum Request<'a> {
+    Control(Wanted),
+    Data(&'a Tokens),
+}
+
 /// How an attempt continues.
 enum Next {
     Wait(Stage),
     /// The control link is complete; the peer has sent these tokens.
     Control(Link, Tokens),
-    /// The peer has answered with the second token.
+    /// The peer has answered with the second token, or that the control link is complete.
     Done(Link),
 }
 
@@ -136,13 +186,21 @@ impl Dialer {
         self.attempts.retain(|_, attempt| attempt.ticket != ticket);
     }
 
+    /// Drops all attempts of a call but the one that is being handled, since its address has answered.
+    fn settle(&mut self, ticket: u64) {
+        self.drop_attempts(ticket);
+        if let Some(dial) = self.dials.get_mut(&ticket) {
+            dial.settled = true;
+        }
+    }
+
     /// Tries the addresses that are due, and ends calls whose time is over.
     pub fn try_next_addresses(&mut self, common: &mut Common, now: Instant) {
         let due: Vec<u64> =
             self.dials.iter().filter(|(_, dial)| dial.next_wakeup() <= now).map(|(ticket, _)| *ticket).collect();
         for ticket in due {
             let Some(dial) = self.dials.get_mut(&ticket) else { continue };
-            if dial.give_up <= now || dial.addresses.is_empty() {
+            if dial.give_up <= now || dial.addresses.is_empty() || dial.failure() == Failure::Absent {
                 self.fail(common, ticket);
                 continue;
             }
@@ -160,12 +218,12 @@ impl Dialer {
     fn fail(&mut self, common: &mut Common, ticket: u64) {
         let Some(dial) = self.dials.remove(&ticket) else { return };
         self.drop_attempts(ticket);
-        let each = dial.addresses.iter().zip(&dial.reasons).map(|(address, reason)| {
-            let reason = if reason.is_empty() { "no answer in time" } else { reason };
+        let each = dial.addresses.iter().zip(&dial.obstacles).map(|(address, obstacle)| {
+            let reason = obstacle.as_ref().map_or("no answer in time", |obstacle| &obstacle.reason);
             format!("{address}: {reason}")
         });
         let reason = if dial.addresses.is_empty() { "no address".into() } else { each.collect::<Vec<_>>().join("; ") };
-        common.push_event(ConnectEvent::Failed { ticket, reason });
+        common.push_event(ConnectEvent::Failed { ticket, reason, failure: dial.failure() });
     }
 
     fn try_address(
@@ -178,8 +236,8 @@ impl Dialer {
     ) {
         let deadline = now + HANDSHAKE_TIME_MAX;
         let id = common.new_id();
-        let of_pair = self.dials.get(&ticket).is_some_and(|dial| matches!(dial.purpose, Purpose::Pair(_)));
-        let is_control = of_pair && half.is_none();
+        let is_of_tasks = |dial: &Dial| matches!(dial.purpose, Purpose::Link(_));
+        let is_control = half.is_none() && self.dials.get(&ticket).is_some_and(|dial| !is_of_tasks(dial));
         let socket = tcp_socket(&address).and_then(|socket| {
             if is_control {
                 crate::socket::keep_packets_short(&socket)?;
@@ -198,17 +256,19 @@ impl Dialer {
                 let attempt = Attempt { ticket, address, deadline, stage: Stage::Connecting(socket), half };
                 self.attempts.insert(id, attempt);
             }
-            Err(errno) => self.on_address_failed(ticket, address, errno.to_string(), now),
+            Err(errno) => self.on_address_failed(ticket, address, errno.into(), now),
         }
     }
 
     /// Records the error of an address, and makes the next address due at once.
-    fn on_address_failed(&mut self, ticket: u64, address: SocketAddr, reason: String, now: Instant) {
+    fn on_address_failed(&mut self, ticket: u64, address: SocketAddr, obstacle: Obstacle, now: Instant) {
         let Some(dial) = self.dials.get_mut(&ticket) else { return };
         if let Some(index) = dial.addresses.iter().position(|it| *it == address) {
-            dial.reasons[index] = reason;
+            dial.obstacles[index] = Some(obstacle);
         }
-        if dial.settled {
+        if dial.failure() == Failure::Absent {
+            dial.next_at = now;
+        } else if dial.settled {
             // All addresses are tried once more, after a pause.
             (dial.settled, dial.next, dial.next_at) = (false, 0, now + PAUSE);
         } else if dial.next != 0 {
@@ -222,7 +282,7 @@ impl Dialer {
         let late: Vec<u64> = late.map(|(id, _)| *id).collect();
         for id in late {
             let Some(attempt) = self.attempts.remove(&id) else { continue };
-            self.on_address_failed(attempt.ticket, attempt.address, "no answer in time".into(), now);
+            self.on_address_failed(attempt.ticket, attempt.address, Obstacle::new("no answer in time"), now);
         }
     }
 
@@ -245,20 +305,22 @@ impl Dialer {
                 let mut deadline = deadline;
                 if let Stage::Opening { link, asked } = &stage {
                     common.set_interest(id, link.as_fd(), Interest::of(link));
-                    if *asked && half.is_some() {
-                        // The other side may already use both links: to give up now would break the links. If the other
-                        // side's answer was lost, TCP sends it again.
+                    let is_control = matches!(dial.purpose, Purpose::Control { .. });
+                    if *asked && (half.is_some() || is_control) {
+                        // The other side may already use the links: to give up now would break them. If the other side's
+                        // answer was lost, TCP sends it again.
                         deadline = dial.give_up;
+                    }
+                    if *asked && is_control {
+                        // Another link would replace this one there.
+                        self.settle(ticket);
                     }
                 }
                 self.attempts.insert(id, Attempt { ticket, address, deadline, stage, half });
             }
             Ok(Next::Control(control, tokens)) => {
                 common.unwatch(&control);
-                self.drop_attempts(ticket);
-                if let Some(dial) = self.dials.get_mut(&ticket) {
-                    dial.settled = true;
-                }
+                self.settle(ticket);
                 self.try_address(common, ticket, address, Some(Box::new(HalfPair { control, tokens })), now);
             }
             Ok(Next::Done(link)) => match finish(common, ticket, address, half, link) {
@@ -266,9 +328,9 @@ impl Dialer {
                     self.cancel(ticket);
                     common.push_event(event);
                 }
-                Err(error) => self.on_address_failed(ticket, address, explain(&error), now),
+                Err(error) => self.on_address_failed(ticket, address, error.into(), now),
             },
-            Err(reason) => self.on_address_failed(ticket, address, reason, now),
+            Err(obstacle) => self.on_address_failed(ticket, address, obstacle, now),
         }
     }
 }
@@ -288,17 +350,17 @@ fn finish(
 
 /// Begins the handshake if the connection is complete. `is_data` says that the connection is for the data link of a
 /// pair.
-fn connected(common: &Common, socket: OwnedFd, dial: &Dial, is_data: bool) -> Result<Stage, String> {
+fn connected(common: &Common, socket: OwnedFd, dial: &Dial, is_data: bool) -> Result<Stage, Obstacle> {
     match sockopt::socket_error(&socket) {
         Ok(Ok(())) => {}
-        Ok(Err(errno)) | Err(errno) => return Err(errno.to_string()),
+        Ok(Err(errno)) | Err(errno) => return Err(errno.into()),
     }
     if rustix::net::getpeername(&socket).is_err() {
         return Ok(Stage::Connecting(socket));
     }
     let peer = dial.peer.filter(|_| !is_data || !matches!(dial.purpose, Purpose::Pair(Security::Trusted)));
     let mut link = match peer {
-        Some(peer) => Link::secure_to(socket, common.identity(), peer).map_err(|error| explain(&error))?,
+        Some(peer) => Link::secure_to(socket, common.identity(), peer)?,
         None => Link::clear(socket),
     };
     link.set_frame_bytes_max(GREETING_BYTES_MAX);
@@ -306,34 +368,34 @@ fn connected(common: &Common, socket: OwnedFd, dial: &Dial, is_data: bool) -> Re
 }
 
 /// Continues the handshake, sends the request, and takes the answer.
-fn open(mut link: Link, mut asked: bool, purpose: &Purpose, half: Option<&HalfPair>) -> Result<Next, String> {
-    let tokens = match (purpose, half) {
-        (_, Some(half)) => Some(&half.tokens),
-        (Purpose::Link(tokens), None) => Some(tokens),
-        (Purpose::Pair(_), None) => None,
+fn open(mut link: Link, mut asked: bool, purpose: &Purpose, half: Option<&HalfPair>) -> Result<Next, Obstacle> {
+    let request = match (purpose, half) {
+        (_, Some(half)) => Request::Data(&half.tokens),
+        (Purpose::Link(tokens), None) => Request::Data(tokens),
+        (Purpose::Pair(security), None) => Request::Control(Wanted::Pair(*security)),
+        (Purpose::Control { .. }, None) => Request::Control(Wanted::Control),
     };
-    let mut receive_answer = || {
+    let mut receive_answer = || -> Result<_, LinkError> {
         if !link.handshake()? {
             return Ok(None);
         }
         if !asked {
-            match (tokens, purpose) {
-                (Some(tokens), _) => link.send(kind::OPEN_DATA, tokens.shown.as_bytes(), &[])?,
-                (None, Purpose::Pair(security)) => link.send(kind::OPEN_CONTROL, &[VERSION, security.code()], &[])?,
-                (None, Purpose::Link(_)) => {}
+            match request {
+                Request::Data(tokens) => link.send(kind::OPEN_DATA, tokens.shown.as_bytes(), &[])?,
+                Request::Control(wanted) => link.send(kind::OPEN_CONTROL, &[VERSION, wanted.code()], &[])?,
             }
             asked = true;
         }
         link.receive()
     };
-    let answer = receive_answer().map_err(|error| explain(&error))?;
-    let Some(head) = answer else { return Ok(Next::Wait(Stage::Opening { link: Box::new(link), asked })) };
-    match (head.kind, tokens, head.body_bytes) {
-        (kind::ACCEPT_CONTROL, None, 0) => {
-            let tokens = two_tokens(head.header()).ok_or("answers strangely")?;
+    let Some(head) = receive_answer()? else { return Ok(Next::Wait(Stage::Opening { link: Box::new(link), asked })) };
+    match (request, head.kind, head.header(), head.body_bytes) {
+        (Request::Control(Wanted::Pair(_)), kind::ACCEPT_CONTROL, header, 0) => {
+            let tokens = two_tokens(header).ok_or_else(|| Obstacle::new("answers strangely"))?;
             Ok(Next::Control(link, tokens))
         }
-        (kind::ACCEPT_DATA, Some(tokens), 0) if tokens.back.is(head.header()) => Ok(Next::Done(link)),
-        _ => Err("answers strangely".into()),
+        (Request::Control(Wanted::Control), kind::ACCEPT_CONTROL, [], 0) => Ok(Next::Done(link)),
+        (Request::Data(tokens), kind::ACCEPT_DATA, back, 0) if tokens.back.is(back) => Ok(Next::Done(link)),
+        _ => Err(Obstacle::new("answers strangely")),
     }
 }

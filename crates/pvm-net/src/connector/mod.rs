@@ -4,7 +4,7 @@
 //! link and states whether data is to be encrypted; the called daemon answers with two tokens. The caller then opens a
 //! second connection, over TLS or in clear, and shows the first token; the called daemon answers with the second one.
 //! So a data link in clear provably connects the same two daemons as the encrypted control link. Each token can be used
-//! once.
+//! once. A control link whose connection has broken gets another one by itself; the data link stays as it is.
 //!
 //! Two tasks get a single link. Their daemons have introduced them to each other and given them two tokens.
 //!
@@ -64,13 +64,13 @@ const EVENTS_PER_STEP_MAX: usize = 64;
 /// * Test: `one_who_is_known_and_speaks_strangely_is_turned_away`
 const GREETING_BYTES_MAX: usize = 128;
 /// Version of the exchange that opens links.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Kinds of the frames that open links.
 mod kind {
-    /// Header: version, security.
+    /// Header: version, what is wanted.
     pub const OPEN_CONTROL: u8 = 1;
-    /// Header: two tokens.
+    /// Header: two tokens if a pair is wanted, else nothing.
     pub const ACCEPT_CONTROL: u8 = 2;
     /// Header: the first token.
     pub const OPEN_DATA: u8 = 3;
@@ -87,17 +87,37 @@ pub enum Security {
     Trusted,
 }
 
-impl Security {
+/// What a caller wants that opens a control link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// A control link and a data link.
+    Pair(Security),
+    /// A control link alone.
+    Control,
+}
+
+impl Wanted {
     fn code(self) -> u8 {
         match self {
-            Security::Encrypted => 0,
-            Security::Trusted => 1,
+            Wanted::Pair(Security::Encrypted) => 0,
+            Wanted::Pair(Security::Trusted) => 1,
+            Wanted::Control => 2,
         }
     }
 
-    fn of(code: u8) -> Option<Security> {
-        [Security::Encrypted, Security::Trusted].into_iter().find(|security| security.code() == code)
+    fn of(code: u8) -> Option<Wanted> {
+        let all = [Wanted::Pair(Security::Encrypted), Wanted::Pair(Security::Trusted), Wanted::Control];
+        all.into_iter().find(|wanted| wanted.code() == code)
     }
+}
+
+/// Why a call has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// Nobody has answered, or something else has gone wrong.
+    NoAnswer,
+    /// The called daemon is not where it was: its host's system says that nobody listens there, or somebody else does.
+    Absent,
 }
 
 /// The two links to another daemon. Each link may already hold bytes that were read with the handshake.
@@ -130,8 +150,15 @@ pub enum ConnectEvent {
         /// The links.
         pair: Box<Pair>,
     },
-    /// A single link is complete: the expected peer has connected, or a call by [`Connector::connect_link`] has
-    /// succeeded.
+    /// A known daemon has connected by [`Connector::connect_control`].
+    ControlAccepted {
+        /// The daemon's key.
+        peer: PublicKey,
+        /// The control link.
+        link: Box<Link>,
+    },
+    /// A single link is complete: the expected peer has connected, or a call by [`Connector::connect_link`] or
+    /// [`Connector::connect_control`] has succeeded.
     LinkReady {
         /// The ticket of the expectation or the call.
         ticket: u64,
@@ -144,6 +171,8 @@ pub enum ConnectEvent {
         ticket: u64,
         /// The reason for each address.
         reason: String,
+        /// What it proves.
+        failure: Failure,
     },
     /// A stranger, or a peer that violated the protocol, was refused.
     Refused {
@@ -222,6 +251,23 @@ impl Connector {
     ) {
         self.cancel(ticket);
         let dial = Dial::new(addresses, Some(peer), Purpose::Pair(security), now + timeout, now);
+        self.dialer.dial(&mut self.common, ticket, dial, now);
+    }
+
+    /// Connects to the daemon with the key `peer` for a control link alone, trying its addresses from the first on. Within
+    /// `timeout` a [`ConnectEvent::LinkReady`] or [`ConnectEvent::Failed`] with the ticket follows. If the daemon is not at
+    /// the address `last`, where it was, or at no address, the call fails at once.
+    pub fn connect_control(
+        &mut self,
+        ticket: u64,
+        addresses: &[SocketAddr],
+        last: Option<IpAddr>,
+        peer: PublicKey,
+        timeout: Duration,
+        now: Instant,
+    ) {
+        self.cancel(ticket);
+        let dial = Dial::new(addresses, Some(peer), Purpose::Control { last }, now + timeout, now);
         self.dialer.dial(&mut self.common, ticket, dial, now);
     }
 

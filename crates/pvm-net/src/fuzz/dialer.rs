@@ -56,7 +56,11 @@ fn calls(from: &mut Unstructured<'_>) -> pvm_fuzz::Result<()> {
                 let addresses = [&all[..1], &all[1..2], &all[..], &[]][usize::from(choice) % 4];
                 let tokens = Tokens { shown: token(choice), back: token(choice / 4) };
                 let ticket = u64::from(ticket);
-                match choice / 4 % 4 {
+                match choice / 4 % 8 {
+                    7 => {
+                        let last = Some(address.ip()).filter(|_| choice / 32 % 2 == 0);
+                        connector.connect_control(ticket, addresses, last, key, PATIENCE, now);
+                    }
                     0 => connector.connect_pair(ticket, addresses, key, Security::Trusted, PATIENCE, now),
                     1 => connector.connect_pair(ticket, addresses, key, Security::Encrypted, PATIENCE, now),
                     2 => connector.connect_link(ticket, addresses, Some(key), tokens, PATIENCE, now),
@@ -88,8 +92,10 @@ fn check_events(connector: &mut Connector) {
             ConnectEvent::LinkReady { ticket, link } => {
                 assert!(ticket < 4 && link.peer().is_none_or(|peer| peer == identity(2).public()));
             }
-            ConnectEvent::Failed { ticket, reason } => assert!(ticket < 4 && !reason.is_empty()),
-            ConnectEvent::PairAccepted { .. } | ConnectEvent::Refused { .. } => panic!("nobody can call: {event:?}"),
+            ConnectEvent::Failed { ticket, reason, .. } => assert!(ticket < 4 && !reason.is_empty()),
+            ConnectEvent::PairAccepted { .. } | ConnectEvent::ControlAccepted { .. } | ConnectEvent::Refused { .. } => {
+                panic!("nobody can call: {event:?}")
+            }
         }
     }
 }

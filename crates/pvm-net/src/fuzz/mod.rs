@@ -53,6 +53,7 @@ pub const TARGETS: &[Target] = &[
                     "begin_handshake",
                     "handshake",
                     "handle_open",
+                    "accept_control",
                     "begin_pair",
                     "make_room_for_half_pair",
                     "half_pairs_of",
@@ -288,7 +289,8 @@ fn call_out(from: &mut Unstructured<'_>, callers: &mut Vec<Link>) -> pvm_fuzz::R
     let place = usize::from(from.arbitrary::<u8>()?) % (last + 1);
     let caller = &mut callers[place];
     match from.arbitrary::<u8>()? % 8 {
-        0 | 1 => drop(caller.send(1, &[from.arbitrary::<u8>()? % 3, from.arbitrary::<u8>()? % 3], &[])),
+        // A version that may be the right one, and what is wanted.
+        0 | 1 => drop(caller.send(1, &[1 + from.arbitrary::<u8>()? % 3, from.arbitrary::<u8>()? % 3], &[])),
         2 | 3 => drop(caller.send(3, token(from.arbitrary()?).as_bytes(), &[])),
         4 => {
             let header = from.bytes_of_some_length()?;

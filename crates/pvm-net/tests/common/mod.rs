@@ -104,7 +104,8 @@ pub fn use_pairs(one: &mut Pair, other: &mut Pair) {
     pass(&mut other.data, &mut one.data);
 }
 
-fn pass(from: &mut Link, to: &mut Link) {
+/// Sends a frame, and receives it.
+pub fn pass(from: &mut Link, to: &mut Link) {
     from.send(9, b"header", &[b"some", b"text"]).unwrap();
     let start = Instant::now();
     let (head, body) = loop {

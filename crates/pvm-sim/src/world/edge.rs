@@ -3,6 +3,7 @@
 use crate::event::Event;
 use crate::ids::NodeId;
 use crate::ids::TaskId;
+use crate::network::Link;
 use crate::node::NodeState;
 use crate::program::{ProgramRole, Stage, Task};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
@@ -105,10 +106,14 @@ impl World {
             }
             Action::KnowHost { host, key } => drop(self.nodes[node].known.insert(host, key)),
             Action::OpenLink { host, addresses } => self.open_link(node, host, &addresses),
+            Action::ReopenLink { host, addresses } => self.reopen_link(node, host, &addresses),
             Action::ForgetHost { host } => self.forget_host(node, host),
             Action::CountRetransmissions { host } => {
                 let link = self.nodes[node].links.get(&host).map(|link| &self.links[*link]);
-                let count = link.map_or(0, |link| link.retransmissions[link.end_of(node)].until(self.now));
+                let since = |end: usize, link: &Link| {
+                    link.retransmissions[end].until(self.now) - link.control.ends[end].sent_again_before
+                };
+                let count = link.map_or(0, |link| since(link.end_of(node), link));
                 self.nodes[node].machine.handle_retransmissions(host, count);
             }
             Action::ExpectData { host } => self.expect_data(node, host),

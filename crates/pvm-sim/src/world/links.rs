@@ -9,6 +9,7 @@ use crate::queue::{MICROSECOND, MILLISECOND};
 use crate::world::{Phase, World};
 use pvm_core::flows::pacing::Grant;
 use pvm_core::flows::{Credit, DataFrame, Gap, MessageHeader};
+use pvm_core::machine::LinkBreak;
 use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
 use std::collections::BTreeSet;
@@ -93,6 +94,7 @@ impl World {
     fn link_up(&mut self, node: NodeId, link: LinkId, end: usize) {
         let (now, other) = (self.time(node), self.nodes[self.links[link].ends[1 - end]].tid);
         self.links[link].up[end] = true;
+        self.adopt_control(link, end, 1);
         self.nodes[node].machine.handle_link_up(now, other);
         self.report_early_data_end(link, end);
         self.carry(node, other);
@@ -106,11 +108,12 @@ impl World {
         let tid = self.nodes[node].tid;
         self.trace.line(self.now, tid, || format!("forgets {host}"));
         if self.phase != Phase::End && self.scenario.removes_no_host() {
-            let text = format!("{tid} has lost {host}, though nothing but data links broke");
+            let text = format!("{tid} has lost {host}, though nothing but connections broke");
             self.checks.fail("links", &text, &[tid, host]);
         }
         self.nodes[node].known.remove(&host);
         self.nodes[node].attempts.remove(&host);
+        self.nodes[node].control_calls.remove(&host);
         self.nodes[node].data_expected.remove(&host);
         self.nodes[node].data_calls.remove(&host);
         self.nodes[node].flows.host_gone(host);
@@ -145,7 +148,8 @@ impl World {
                 self.links[link].towards(1 - end, kind).clear();
             }
             if !self.links[link].closed[1 - end] {
-                self.push_item(link, 1 - end, kind, Item::Close);
+                let how = if flush { LinkBreak::Ended } else { LinkBreak::Lost };
+                self.push_item(link, 1 - end, kind, Item::Close(how));
             }
         }
     }
@@ -185,17 +189,6 @@ impl World {
 
     // ----- Carrying
 
-    /// Queues a frame on the control link.
-    pub fn send_control(&mut self, node: NodeId, host: Tid, frame: Vec<u8>) {
-        let Some(link) = self.nodes[node].links.get(&host).copied() else {
-            let tid = self.nodes[node].tid;
-            let text = format!("{tid} sends to {host} without a link: {:?}", wire::decode::<Frame>(&frame));
-            return self.checks.fail("links", &text, &[tid, host]);
-        };
-        let end = self.links[link].end_of(node);
-        self.push_item(link, 1 - end, Kind::Control, Item::Frame(frame));
-    }
-
     /// Sends an item to one end of a link.
     pub fn push_item(&mut self, link: LinkId, end: usize, kind: Kind, item: Item) {
         let ends = self.links[link].ends;
@@ -209,9 +202,9 @@ impl World {
             let now = self.now;
             tries.iter().for_each(|pause| self.links[link].retransmissions[1 - end].plan(now + pause));
         }
-        if pauses > self.scenario.timeout {
-            let at = self.now + self.scenario.timeout;
-            self.queue.push(at, Event::GiveUp { link, end: 1 - end });
+        if pauses > self.scenario.timeout && kind == Kind::Control {
+            let (at, connection) = (self.now + self.scenario.timeout, self.links[link].control.newest);
+            self.queue.push(at, Event::GiveUp { link, end: 1 - end, connection });
         }
         let late = self.network.latency(&mut self.prng, one, other) + pauses;
         if let Some(at) = self.links[link].towards(end, kind).push(self.now + late, item) {
@@ -244,7 +237,11 @@ impl World {
     pub fn arrive(&mut self, link: LinkId, end: usize, kind: Kind) {
         let [one, other] = self.links[link].ends.map(|node| self.nodes[node].place);
         let passes = self.network.passes(one, other);
-        let early = kind == Kind::Data && !(self.links[link].up[end] && self.links[link].data.reaches(end));
+        let early = match kind {
+            Kind::Data => !(self.links[link].up[end] && self.links[link].data.reaches(end)),
+            // What was on its way when the connection broke still arrives.
+            Kind::Control => self.links[link].up[end] && !self.links[link].control.is_newest(end),
+        };
         let channel = self.links[link].towards(end, kind);
         channel.planned = false;
         if !passes || early {
@@ -254,11 +251,25 @@ impl World {
         self.plan_channel(link, end, kind);
         let (node, from) = (self.links[link].ends[end], self.links[link].ends[1 - end]);
         let host = self.nodes[from].tid;
-        let counted = matches!(item, Item::Piece(_) | Item::Credit(_) | Item::Grant(_) | Item::Acknowledged(_));
+        let counted = kind == Kind::Data
+            && matches!(item, Item::Piece(_) | Item::Credit(_) | Item::Grant(_) | Item::Acknowledged(_));
         match item {
             Item::Up => self.link_up(node, link, end),
-            Item::Close => self.closed_by_other(node, link, end),
-            Item::Frame(frame) => self.frame_arrived(node, host, &frame, Kind::Control),
+            Item::Close(how) if kind == Kind::Control => {
+                let connection = self.links[link].control.ends[end].connection;
+                self.control_ended(link, end, connection, how);
+            }
+            Item::Close(_) => {
+                let connection = self.links[link].data.ends[end].connection;
+                self.data_ended(link, end, connection);
+            }
+            item @ (Item::Frame(_) | Item::Acknowledged(_)) if kind == Kind::Control => {
+                if let Some(frame) = self.take_control(link, end, item) {
+                    self.frame_arrived(node, host, &frame, Kind::Control);
+                }
+            }
+            // Frames on data links are pieces.
+            Item::Frame(_) => {}
             Item::Piece(piece) => self.piece_arrived(node, host, &piece),
             Item::Credit(credit) => {
                 self.nodes[node].flows.credit(credit.dst, credit.bytes);
@@ -284,25 +295,6 @@ impl World {
         if kind == Kind::Data && self.nodes[from].state == NodeState::Running {
             let tid = self.nodes[node].tid;
             self.carry(from, tid);
-        }
-    }
-
-    /// Gives up a connection whose other end acknowledges nothing.
-    pub fn give_up(&mut self, link: LinkId, end: usize) {
-        if !self.links[link].closed[end] {
-            let node = self.links[link].ends[end];
-            self.closed_by_other(node, link, end);
-        }
-    }
-
-    fn closed_by_other(&mut self, node: NodeId, link: LinkId, end: usize) {
-        let (now, tid) = (self.time(node), self.nodes[node].tid);
-        let host = self.nodes[self.links[link].ends[1 - end]].tid;
-        self.trace.line(self.now, tid, || format!("finds the link to {host} closed"));
-        self.close(link, end, false);
-        if self.nodes[node].links.get(&host) == Some(&link) {
-            self.nodes[node].links.remove(&host);
-            self.nodes[node].machine.handle_link_down(now, host);
         }
     }
 

@@ -3,6 +3,7 @@ mod behaviour;
 mod broadcast;
 mod checks;
 mod collect;
+mod control;
 mod data;
 mod edge;
 mod group_memory;
@@ -252,9 +253,12 @@ impl World {
             Event::Wake(node) => Some(*node),
             Event::Attempt { from, .. } => Some(*from),
             Event::Arrive { link, end, .. }
-            | Event::GiveUp { link, end }
+            | Event::GiveUp { link, end, .. }
+            | Event::ControlUp { link, end, .. }
+            | Event::ControlEnded { link, end, .. }
             | Event::DataUp { link, end, .. }
             | Event::DataEnded { link, end, .. } => Some(self.links[*link].ends[*end]),
+            Event::ControlAttempt { node, .. } => Some(*node),
             Event::DataAttempt { node, .. } | Event::Datagram { node, .. } | Event::Part { node, .. } => Some(*node),
             Event::LateReport { node, .. } => Some(*node),
             Event::HostsChecked { node, .. } | Event::HostStarted { node, .. } => Some(*node),
@@ -293,7 +297,10 @@ impl World {
             Event::Part { part, .. } => self.part_arrived(node, &part),
             Event::LateReport { host, report, .. } => self.send_body_request(node, host, report.0, report.1),
             Event::Arrive { link, end, kind } => self.arrive(link, end, kind),
-            Event::GiveUp { link, end } => self.give_up(link, end),
+            Event::GiveUp { link, connection, .. } => self.give_up(link, connection),
+            Event::ControlAttempt { host, number, .. } => self.control_attempt(node, host, number),
+            Event::ControlUp { link, end, connection, call } => self.control_up(link, end, connection, call),
+            Event::ControlEnded { link, end, connection, how } => self.control_ended(link, end, connection, how),
             Event::Attempt { host, number, .. } => self.attempt(node, host, number),
             Event::DataAttempt { host, number, .. } => self.data_attempt(node, host, number),
             Event::Datagram { bytes, .. } => {

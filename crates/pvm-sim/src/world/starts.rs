@@ -41,6 +41,7 @@ impl World {
                 self.queue.push(self.now + span, Event::EndFault(number));
             }
             Command::Snap(one, other, span) => self.break_data_links(one, other, span),
+            Command::Sever(one, other, span) => self.break_control_links(one, other, span),
             Command::Slow(place, span, delay) => {
                 self.network.slow(place, delay);
                 self.queue.push(self.now + span, Event::EndSlowness(place));

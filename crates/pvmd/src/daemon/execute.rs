@@ -56,6 +56,7 @@ impl Daemon {
             // Links to hosts.
             Action::KnowHost { host, key } => self.host_links.add_host(host, key),
             Action::OpenLink { host, addresses } => self.host_links.connect(host, &addresses),
+            Action::ReopenLink { host, addresses } => self.host_links.reconnect(host, &addresses),
             Action::ForgetHost { host } => self.remove_host(host),
             Action::CountRetransmissions { host } => {
                 self.machine.handle_retransmissions(host, self.host_links.retransmissions(host))

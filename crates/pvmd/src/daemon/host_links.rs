@@ -94,6 +94,12 @@ impl Daemon {
                     self.pending.add_host(host);
                 }
                 LinkEvent::Down { host } => self.on_link_down(host),
+                LinkEvent::Broken { host, how } => self.machine.handle_link_broken(self.now(), host, how),
+                LinkEvent::Resumed { host } => {
+                    self.machine.handle_link_resumed(self.now(), host);
+                    self.pending.add_host(host);
+                }
+                LinkEvent::CallFailed { host, why } => self.machine.handle_call_failed(self.now(), host, why),
                 LinkEvent::DataUp { host, data } => {
                     self.machine.handle_data_up(self.now(), host);
                     self.log.line(&format!("the data link to {host} stands again"));
@@ -107,7 +113,7 @@ impl Daemon {
         }
     }
 
-    /// Drops both links to a host and tells the machine.
+    /// Ends both links to a host and tells the machine.
     pub(super) fn on_link_down(&mut self, host: Tid) {
         self.route.detach(host);
         self.host_links.drop_link(host);

@@ -43,7 +43,7 @@ impl Collectors<'_> {
     fn is_behind(&self, tid: Tid, part: usize) -> bool {
         let Some(collector) = self.machine.collector_of(tid) else {
             // The output goes to the log of the machine, which the master writes.
-            return self.host_links.queued_bytes(self.machine.master()) > LOG_BACKLOG_BYTES_MAX / part
+            return self.host_links.kept_bytes(self.machine.master()) > LOG_BACKLOG_BYTES_MAX / part
                 || self.log.queued_bytes() > LOG_QUEUE_BYTES_MAX / 2 / part;
         };
         if collector.host() != self.machine.own_host() {

@@ -1,6 +1,6 @@
 //! A whole daemon in one thread: host 2 of a machine. The test plays its master, host 1.
 use super::*;
-use crate::host_links::CONTROL_FRAME;
+use crate::host_links::{ACKNOWLEDGEMENT, CONTROL_FRAME};
 use crate::route::RouteEvent;
 use crate::settings::tests_support::settings_in;
 use pvm_core::codes::native_dsig;
@@ -85,7 +85,9 @@ impl Fixture {
             match event {
                 ConnectEvent::PairConnected { pair, .. } => {
                     (self.control, self.data) = (Some(pair.control), Some(pair.data));
-                    self.control.as_mut().unwrap().set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
+                    let control = self.control.as_mut().unwrap();
+                    control.set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
+                    control.send(ACKNOWLEDGEMENT, &[0; 8], &[]).unwrap();
                 }
                 ConnectEvent::LinkReady { link, .. } => self.data = Some(*link),
                 event => panic!("{event:?}\n{}", self.log()),
@@ -94,7 +96,10 @@ impl Fixture {
         let Some(control) = &mut self.control else { return };
         let _ = control.flush();
         // An error means that the daemon has ended, which the tests detect in another way.
-        while let Ok(Some((_, body))) = control.receive_whole() {
+        while let Ok(Some((head, body))) = control.receive_whole() {
+            if head.kind == ACKNOWLEDGEMENT {
+                continue;
+            }
             self.frames.push(wire::decode(body).expect("a frame of the core"));
         }
     }

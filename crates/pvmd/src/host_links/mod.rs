@@ -1,11 +1,23 @@
 //! The links to other daemons: which hosts may connect, which are called, and the frames of the control links.
 //!
 //! The core decides which hosts exist and when a link is needed; `pvm_net` makes links and refuses strangers. The data
-//! link of a host is handed to the default route when both links are complete, and again whenever it has been remade.
+//! link of a host is handed to the default route when both links are complete, and again whenever it has been remade. The
+//! control link is a session over several connections.
+//!
+//! * `control_link`: the control link to one host;
+//! * `ticket`: what a call of the connector is for.
+mod control_link;
+mod ticket;
+
+#[cfg(test)]
+pub use self::control_link::{ACKNOWLEDGEMENT, CONTROL_FRAME};
+use self::control_link::{ControlLink, Failure};
+use self::ticket::Ticket;
 use crate::source::Source;
+use pvm_core::machine::{CallFailure, LinkBreak};
 use pvm_core::tid::Tid;
-use pvm_core::wire::{self, Frame, Key};
-use pvm_net::{ByteStream, ConnectEvent, Connector, Link, LinkError, Pair, PublicKey, Security, Tokens};
+use pvm_core::wire::{Frame, Key};
+use pvm_net::{ByteStream, ConnectEvent, Connector, Link, Pair, PublicKey, Security, Tokens};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::net::Shutdown;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -14,18 +26,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The kind of the frames on a control link. All of them are frames of the core.
-pub const CONTROL_FRAME: u8 = 1;
-/// Bytes that may wait for a host on its control link when another frame is added. A waiting frame that alone is longer
-/// than the limit does not count.
+/// Bytes that may wait for a host on its control link, or be on their way to it, when another frame is added. A frame that
+/// alone is longer than the limit does not count.
 ///
 /// * Filled by: each other host that does not read
 /// * Setting: `HPVM_BACKLOG_MAX`, 4 MiB at least
 /// * Reached: the link to the host is closed, and the host is lost
 /// * Test: `a_host_that_lets_too_much_wait_is_given_up`
 pub const HOST_BACKLOG_BYTES_MAX: usize = crate::settings::BACKLOG_BYTES_MAX;
-/// Bytes of frames that are gathered for one host before they are written.
-const GATHERED_BYTES_MAX: usize = 16 << 10;
 /// Time that a host has to read the last frames before its link is closed.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -39,8 +47,14 @@ const DATA_STALL_TIME_MAX: Duration = Duration::from_secs(1800);
 pub enum LinkEvent {
     /// Both links to a host are complete.
     Up { host: Tid, data: ByteStream },
-    /// The links to a host could not be made, or its control link is lost.
+    /// The links to a host could not be made, or the session of its control link has ended.
     Down { host: Tid },
+    /// The connection of the control link to a host has broken; the session goes on.
+    Broken { host: Tid, how: LinkBreak },
+    /// The control link to a host has a new connection.
+    Resumed { host: Tid },
+    /// A call for a new connection has failed.
+    CallFailed { host: Tid, why: CallFailure },
     /// There is a new data link to a host.
     DataUp { host: Tid, data: ByteStream },
     /// A new data link could not be made.
@@ -59,14 +73,6 @@ struct KnownHost {
     control: Option<ControlLink>,
     /// Whether it has been logged that the host has connected although only this side should connect.
     has_called: bool,
-}
-
-struct ControlLink {
-    link: Link,
-    /// Whether the loop waits until the socket can take more.
-    watches_write: bool,
-    /// Whether the link is in the list of those that gather frames.
-    gathers: bool,
 }
 
 /// A control link that is closed as soon as the host has read all frames.
@@ -170,26 +176,32 @@ impl HostLinks {
         let Some(known) = self.hosts.get(&host) else {
             return self.events.push_back(LinkEvent::Down { host });
         };
-        let (key, patience) = (known.key, self.timeout);
-        self.connector.connect_pair(u64::from(host.0), addresses, key, self.security, patience, Instant::now());
+        let (key, patience, ticket) = (known.key, self.timeout, Ticket::Control(host).number());
+        self.connector.connect_pair(ticket, addresses, key, self.security, patience, Instant::now());
+    }
+
+    /// Connects to a host for a new connection of the control link.
+    pub fn reconnect(&mut self, host: Tid, addresses: &[SocketAddr]) {
+        let Some(KnownHost { key, control: Some(control), .. }) = self.hosts.get(&host) else { return };
+        let (key, last, ticket) = (*key, control.last_address(), Ticket::Control(host).number());
+        self.connector.connect_control(ticket, addresses, last, key, self.timeout, Instant::now());
     }
 
     /// Removes a host that does not belong to the machine any more. Frames that were sent to it before are still
     /// written.
     pub fn remove_host(&mut self, host: Tid) {
-        self.connector.cancel(u64::from(host.0));
+        self.cancel_calls(host);
         let Some(KnownHost { key, control, .. }) = self.hosts.remove(&host) else { return };
         self.keys.remove(&key);
         self.connector.identity().known().remove(&key);
-        if let Some(control) = control {
+        if let Some(control) = control.filter(ControlLink::has_connection) {
             let deadline = Instant::now() + CLOSE_TIME_MAX;
             self.closing_links.insert(host, ClosingLink { control, deadline, shut: false });
             self.continue_close(host);
         }
     }
 
-    /// Prepares for a connection for a direct link. A ticket of a direct link needs more than 32 bits and a ticket of a
-    /// host does not, so the two are never equal.
+    /// Prepares for a connection for a direct link.
     pub fn expect_direct(&mut self, ticket: u64, tokens: Tokens) {
         self.connector.expect(ticket, None, tokens, self.timeout, Instant::now());
     }
@@ -202,18 +214,26 @@ impl HostLinks {
     /// Prepares for a host to connect for a new data link.
     pub fn expect_data(&mut self, host: Tid, tokens: Tokens) {
         let peer = self.data_key(host);
-        self.connector.expect(u64::from(host.0), peer, tokens, self.timeout, Instant::now());
+        self.connector.expect(Ticket::Data(host).number(), peer, tokens, self.timeout, Instant::now());
     }
 
     /// Connects to a host for a new data link.
     pub fn connect_data(&mut self, host: Tid, addresses: &[SocketAddr], tokens: Tokens) {
         let peer = self.data_key(host);
-        self.connector.connect_link(u64::from(host.0), addresses, peer, tokens, self.timeout, Instant::now());
+        let ticket = Ticket::Data(host).number();
+        self.connector.connect_link(ticket, addresses, peer, tokens, self.timeout, Instant::now());
     }
 
     /// Stops making a data link to a host.
     pub fn cancel_data(&mut self, host: Tid) {
-        self.connector.cancel(u64::from(host.0));
+        self.connector.cancel(Ticket::Data(host).number());
+    }
+
+    /// Stops making any link to a host.
+    fn cancel_calls(&mut self, host: Tid) {
+        for ticket in [Ticket::Control(host), Ticket::Data(host)] {
+            self.connector.cancel(ticket.number());
+        }
     }
 
     /// Returns the key that a host must show on its data link; `None` for a link in clear, where the host's token is
@@ -244,26 +264,48 @@ impl HostLinks {
                 Some(host) => self.on_unexpected_caller(*host, address),
                 None => {}
             },
-            ConnectEvent::PairConnected { ticket, pair, .. } => self.on_pair(Tid(ticket as u32), *pair),
-            ConnectEvent::LinkReady { ticket, link } if ticket > u64::from(u32::MAX) => {
-                self.events.push_back(LinkEvent::DirectReady { ticket, link });
+            ConnectEvent::ControlAccepted { peer, link } => {
+                if let Some(host) = self.keys.get(&peer).copied() {
+                    self.on_connection(host, *link);
+                }
             }
-            ConnectEvent::LinkReady { ticket, link } => self.on_data_link(Tid(ticket as u32), *link),
-            ConnectEvent::Failed { ticket, reason } if ticket > u64::from(u32::MAX) => {
-                self.events.push_back(LinkEvent::DirectFailed { ticket, reason });
+            ConnectEvent::PairConnected { ticket, pair, .. } => {
+                if let Ticket::Control(host) = Ticket::of(ticket) {
+                    self.on_pair(host, *pair);
+                }
             }
-            ConnectEvent::Failed { ticket, reason } => {
-                let host = Tid(ticket as u32);
-                self.log(format!("no link to {host}: {reason}"));
-                let event =
-                    if self.has_control(host) { LinkEvent::DataDown { host } } else { LinkEvent::Down { host } };
-                self.events.push_back(event);
+            ConnectEvent::LinkReady { ticket, link } => match Ticket::of(ticket) {
+                Ticket::Control(host) => self.on_connection(host, *link),
+                Ticket::Data(host) => self.on_data_link(host, *link),
+                Ticket::Direct(ticket) => self.events.push_back(LinkEvent::DirectReady { ticket, link }),
+            },
+            ConnectEvent::Failed { ticket, reason, failure } => {
+                self.on_call_failed(Ticket::of(ticket), reason, failure)
             }
             ConnectEvent::Refused { address, reason, count } => {
                 let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
                 self.log(format!("turned away {address}: {reason}{times}"));
             }
         }
+    }
+
+    fn on_call_failed(&mut self, ticket: Ticket, reason: String, failure: pvm_net::Failure) {
+        let event = match ticket {
+            Ticket::Direct(ticket) => LinkEvent::DirectFailed { ticket, reason },
+            Ticket::Data(host) | Ticket::Control(host) => {
+                self.log(format!("no link to {host}: {reason}"));
+                let why = match failure {
+                    pvm_net::Failure::Absent => CallFailure::Absent,
+                    pvm_net::Failure::NoAnswer => CallFailure::NoAnswer,
+                };
+                match ticket {
+                    Ticket::Control(_) if self.has_control(host) => LinkEvent::CallFailed { host, why },
+                    Ticket::Control(_) => LinkEvent::Down { host },
+                    _ => LinkEvent::DataDown { host },
+                }
+            }
+        };
+        self.events.push_back(event);
     }
 
     fn on_data_link(&mut self, host: Tid, mut data: Link) {
@@ -288,25 +330,30 @@ impl HostLinks {
         }
     }
 
-    fn on_pair(&mut self, host: Tid, Pair { mut control, mut data }: Pair) {
+    fn on_pair(&mut self, host: Tid, Pair { control, mut data }: Pair) {
+        if self.has_control(host) {
+            // The other side has not learnt that it had both links. It will learn that this data link has ended, and make
+            // another one.
+            return self.on_connection(host, control);
+        }
         let data_stall_time = self.data_stall_time();
         let Some(known) = self.hosts.get_mut(&host) else { return };
-        if known.control.take().is_some() {
-            // The other side has lost its ends of the links, although this side still has its own ends. Frames may be
-            // lost, too.
-            self.log(format!("{host} has lost its links"));
+        if data.limit_unread(data_stall_time).is_err() {
             return self.events.push_back(LinkEvent::Down { host });
         }
-        control.set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
-        control.set_queued_bytes_max(self.backlog_bytes_max);
-        let watched = epoll::add(&self.epoll, &control, Source::Control(host).data(), EventFlags::IN);
-        if watched.is_err() || data.limit_unread(data_stall_time).is_err() {
-            return self.events.push_back(LinkEvent::Down { host });
-        }
-        let mut control = ControlLink { link: control, watches_write: false, gathers: false };
-        control.watch(&self.epoll, host);
-        known.control = Some(control);
+        let result = known.control.insert(ControlLink::new(self.backlog_bytes_max)).connect(control, &self.epoll, host);
         self.events.push_back(LinkEvent::Up { host, data: data.into_byte_stream() });
+        self.note_failure(host, result);
+    }
+
+    /// Takes a new connection of a control link. It takes the place of the one before, even of one whose end this side has not
+    /// noticed.
+    fn on_connection(&mut self, host: Tid, link: Link) {
+        self.connector.cancel(Ticket::Control(host).number());
+        let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else { return };
+        let result = control.connect(link, &self.epoll, host);
+        self.events.push_back(LinkEvent::Resumed { host });
+        self.note_failure(host, result);
     }
 
     // ----- using control links
@@ -315,11 +362,11 @@ impl HostLinks {
     /// further frames to the host are gathered: a system call and a packet cost more than a short frame.
     pub fn send(&mut self, host: Tid, frame: &Frame) {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else { return };
-        match control.link.queue(CONTROL_FRAME, &[], &wire::encode(frame)) {
-            Err(error) => self.on_lost(host, &error),
-            Ok(()) if control.link.queued_bytes() > GATHERED_BYTES_MAX => self.write(host),
-            Ok(()) if control.gathers => {}
-            Ok(()) => {
+        match control.send(frame) {
+            Err(failure) => self.on_failure(host, &failure),
+            Ok(true) => self.write(host),
+            Ok(false) if control.gathers => {}
+            Ok(false) => {
                 control.gathers = true;
                 self.gathering.push(host);
             }
@@ -334,22 +381,17 @@ impl HostLinks {
         were_any
     }
 
-    /// Writes the frames that wait for a host. Reports the link as lost if that fails.
+    /// Writes the frames that wait for a host, and reports it if that fails.
     fn write(&mut self, host: Tid) {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else { return };
-        control.gathers = false;
-        let result = control.link.flush();
-        control.watch(&self.epoll, host);
-        if let Err(error) = result {
-            self.on_lost(host, &error);
-        }
+        let result = control.write(&self.epoll, host);
+        self.note_failure(host, result);
     }
 
     /// Notes that frames of a host may have arrived, so that the next [`HostLinks::receive`] reads.
     pub fn expect_more(&mut self, host: Tid) {
-        if let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) {
-            control.link.expect_more();
-        }
+        let control = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut());
+        control.and_then(ControlLink::link).into_iter().for_each(Link::expect_more);
     }
 
     /// Returns the next complete frame of a host.
@@ -358,33 +400,26 @@ impl HostLinks {
             self.continue_close(host);
             return None;
         };
-        let result = match control.link.receive_whole() {
-            Ok(None) => return None,
-            Ok(Some((head, body))) => match wire::decode(body) {
-                Some(frame) if head.kind == CONTROL_FRAME && head.header().is_empty() => Ok(frame),
-                _ => Err(LinkError::Malformed),
-            },
-            Err(error) => Err(error),
-        };
-        result.map_err(|error| self.on_lost(host, &error)).ok()
+        let result = control.receive(&self.epoll, host);
+        result.map_err(|failure| self.on_failure(host, &failure)).ok().flatten()
     }
 
     /// Returns whether frames, or the end of the link, can be taken although no event of the socket will report them.
     pub fn has_unread(&self, host: Tid) -> bool {
         let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
-        control.is_some_and(|control| control.link.has_unread() || control.link.is_broken())
+        control.is_some_and(ControlLink::has_unread)
     }
 
-    /// Returns how many bytes wait for a host on its control link.
-    pub fn queued_bytes(&self, host: Tid) -> usize {
+    /// Returns how many bytes wait for a host on its control link, or are on their way to it.
+    pub fn kept_bytes(&self, host: Tid) -> usize {
         let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
-        control.map_or(0, |control| control.link.queued_bytes())
+        control.map_or(0, ControlLink::kept_bytes)
     }
 
-    /// Returns how many TCP segments were sent again on the control link to a host.
+    /// Returns how many TCP segments were sent again on the connection of the control link to a host.
     pub fn retransmissions(&self, host: Tid) -> u32 {
         let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
-        control.map_or(0, |control| control.link.retransmissions())
+        control.map_or(0, ControlLink::retransmissions)
     }
 
     /// Writes the frames that wait for a host.
@@ -395,18 +430,36 @@ impl HostLinks {
         self.write(host);
     }
 
-    fn on_lost(&mut self, host: Tid, error: &LinkError) {
-        self.log(format!("link to {host}: {error}"));
-        self.drop_link(host);
-        self.events.push_back(LinkEvent::Down { host });
+    fn note_failure(&mut self, host: Tid, result: Result<(), Failure>) {
+        result.err().iter().for_each(|failure| self.on_failure(host, failure));
     }
 
-    /// Closes the links to a host. The host stays known.
+    fn on_failure(&mut self, host: Tid, failure: &Failure) {
+        match failure {
+            Failure::Broken(error) => {
+                let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else { return };
+                let how = if control.has_ended() { LinkBreak::Ended } else { LinkBreak::Lost };
+                let breaks = control.count_break();
+                self.events.push_back(LinkEvent::Broken { host, how });
+                // A host can break its connections any number of times, and must not fill the log.
+                if breaks.is_power_of_two() {
+                    self.log(format!("control link to {host}: {error} (break {breaks}); another connection is made"));
+                }
+            }
+            Failure::Final(error) => {
+                self.log(format!("link to {host}: {error}"));
+                self.drop_link(host);
+                self.events.push_back(LinkEvent::Down { host });
+            }
+        }
+    }
+
+    /// Ends the links to a host. The host stays known.
     pub fn drop_link(&mut self, host: Tid) {
-        self.connector.cancel(u64::from(host.0));
+        self.cancel_calls(host);
         if let Some(mut control) = self.hosts.get_mut(&host).and_then(|host| host.control.take()) {
             // The other side may still read what was sent before; if it does not, nothing is to be done.
-            let _ = control.link.flush();
+            let _ = control.write(&self.epoll, host);
         }
     }
 
@@ -434,40 +487,23 @@ impl HostLinks {
     }
 }
 
-impl ControlLink {
-    /// Watches the socket for room, but only while frames wait for the socket.
-    fn watch(&mut self, epoll: &OwnedFd, host: Tid) {
-        let wanted = self.link.wants_write();
-        if wanted != self.watches_write {
-            self.watches_write = wanted;
-            let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-            // Fails only for a socket that is not watched.
-            let _ = epoll::modify(epoll, &self.link, Source::Control(host).data(), flags);
-        }
-    }
-}
-
 impl ClosingLink {
     /// Does the part of closing that is possible now. Returns whether the link is closed.
     fn advance(&mut self, epoll: &OwnedFd, host: Tid) -> bool {
-        if self.control.link.flush().is_err() {
+        // Further frames are ignored.
+        let received = loop {
+            match self.control.receive(epoll, host) {
+                Ok(Some(_)) => {}
+                other => break other,
+            }
+        };
+        if received.is_err() || self.control.write(epoll, host).is_err() {
             return true;
         }
-        self.control.watch(epoll, host);
-        if !self.shut && !self.control.link.wants_write() {
-            self.shut = true;
-            if rustix::net::shutdown(&self.control.link, Shutdown::Write).is_err() {
-                return true;
-            }
-        }
-        // Further frames are ignored.
-        loop {
-            match self.control.link.receive_whole() {
-                Ok(Some(_)) => {}
-                Ok(None) => return false,
-                Err(_) => return true,
-            }
-        }
+        let waits = self.control.has_unwritten();
+        let Some(link) = self.control.link().filter(|_| !self.shut && !waits) else { return false };
+        self.shut = true;
+        rustix::net::shutdown(link, Shutdown::Write).is_err()
     }
 }
 

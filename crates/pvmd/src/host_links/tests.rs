@@ -1,5 +1,7 @@
 //! The links of two daemons in one thread.
+use super::control_link::GATHERED_BYTES_MAX;
 use super::*;
+use pvm_core::wire;
 use pvm_net::{Identity, KeyPair};
 use rustix::event::epoll::CreateFlags;
 
@@ -45,7 +47,7 @@ impl End {
             }
         }
         while let Some(event) = self.links.poll_event() {
-            if let LinkEvent::Up { host, .. } = event {
+            if let LinkEvent::Up { host, .. } | LinkEvent::Resumed { host } = event {
                 while let Some(frame) = self.links.receive(host) {
                     self.frames.push((host, frame));
                 }
@@ -56,6 +58,29 @@ impl End {
 
     fn is_up(&self, host: Tid) -> bool {
         self.seen.iter().any(|event| matches!(event, LinkEvent::Up { host: it, .. } if *it == host))
+    }
+
+    /// Returns how often the connection to a host has broken.
+    fn breaks(&self, host: Tid) -> usize {
+        self.seen.iter().filter(|event| matches!(event, LinkEvent::Broken { host: it, .. } if *it == host)).count()
+    }
+
+    /// Returns how often another connection to a host was made.
+    fn resumed(&self, host: Tid) -> usize {
+        self.seen.iter().filter(|event| matches!(event, LinkEvent::Resumed { host: it } if *it == host)).count()
+    }
+
+    fn control(&mut self, host: Tid) -> &mut ControlLink {
+        self.links.hosts.get_mut(&host).unwrap().control.as_mut().unwrap()
+    }
+
+    /// Resets the connection to a host. What is on its way in either direction is lost.
+    fn reset(&mut self, host: Tid) {
+        let control = self.control(host);
+        if let Some(link) = control.link() {
+            rustix::net::sockopt::set_socket_linger(link, Some(Duration::ZERO)).unwrap();
+        }
+        control.count_break();
     }
 
     fn is_down(&self, host: Tid) -> bool {
@@ -123,12 +148,12 @@ fn frames_of_all_sizes_pass_in_order_and_the_data_link_is_as_asked() {
 fn short_frames_to_a_host_are_gathered_and_long_ones_are_not() {
     let (mut one, mut two) = linked(false);
     (0..3).for_each(|_| one.links.send(tid(TWO), &Frame::Beat));
-    assert!(one.links.queued_bytes(tid(TWO)) > 0);
+    assert!(one.control(tid(TWO)).has_unwritten());
     assert!(one.links.flush_all() && !one.links.flush_all());
-    assert_eq!(one.links.queued_bytes(tid(TWO)), 0);
+    assert!(!one.control(tid(TWO)).has_unwritten());
     one.links.send(tid(TWO), &Frame::Beat);
     one.links.send(tid(TWO), &line(GATHERED_BYTES_MAX, 1));
-    assert_eq!(one.links.queued_bytes(tid(TWO)), 0);
+    assert!(!one.control(tid(TWO)).has_unwritten());
     one.links.flush_all();
     drive(&mut [&mut one, &mut two], |ends| ends[1].frames.len() == 5);
 }
@@ -143,7 +168,8 @@ fn what_was_sent_to_a_host_before_it_is_forgotten_still_arrives() {
     // This frame is still unread when host 1 closes its end.
     two.links.send(tid(ONE), &Frame::Beat);
     one.links.remove_host(tid(TWO));
-    drive(&mut [&mut one, &mut two], |ends| ends[1].is_down(tid(ONE)));
+    drive(&mut [&mut one, &mut two], |ends| ends[1].breaks(tid(ONE)) == 1);
+    assert!(two.seen.iter().any(|event| matches!(event, LinkEvent::Broken { how: LinkBreak::Ended, .. })));
     assert!(matches!(&two.frames[..], [_, (_, Frame::Leave)]), "{} frames", two.frames.len());
     two.links.drop_link(tid(ONE));
     let start = Instant::now();
@@ -169,13 +195,13 @@ fn a_host_that_does_not_take_its_farewell_is_left_after_a_while() {
 }
 
 #[test]
-fn a_lost_link_is_told_once() {
+fn a_connection_that_has_broken_is_told_once() {
     let (mut one, two) = linked(true);
     drop(two);
-    drive(&mut [&mut one], |ends| ends[0].is_down(tid(TWO)));
+    drive(&mut [&mut one], |ends| ends[0].breaks(tid(TWO)) > 0);
     one.links.send(tid(TWO), &Frame::Beat);
     one.turn();
-    assert_eq!(one.seen.iter().filter(|event| matches!(event, LinkEvent::Down { .. })).count(), 1);
+    assert!(one.breaks(tid(TWO)) == 1 && !one.is_down(tid(TWO)));
 }
 
 #[test]
@@ -206,10 +232,106 @@ fn a_host_with_a_higher_number_does_not_call() {
 #[test]
 fn bytes_that_are_no_frame_end_the_link() {
     let (mut one, mut two) = linked(false);
-    let control = one.links.hosts.get_mut(&tid(TWO)).unwrap().control.as_mut().unwrap();
-    control.link.send(CONTROL_FRAME, &[], &[&[0xff; 9]]).unwrap();
+    one.control(tid(TWO)).link().unwrap().send(CONTROL_FRAME, &[], &[&[0xff; 9]]).unwrap();
     drive(&mut [&mut one, &mut two], |ends| ends[1].is_down(tid(ONE)));
     assert!(two.frames.is_empty());
+}
+
+#[test]
+fn false_acknowledgements_end_the_link() {
+    let long = [0xff; 9];
+    for header in [&[0xff; 8][..], &long, &[]] {
+        let (mut one, mut two) = linked(false);
+        one.control(tid(TWO)).link().unwrap().send(ACKNOWLEDGEMENT, header, &[]).unwrap();
+        drive(&mut [&mut one, &mut two], |ends| ends[1].is_down(tid(ONE)));
+    }
+}
+
+/// Returns the two hosts as `linked` does, and the address at which each can be called.
+fn both_callable() -> ([End; 2], [SocketAddr; 2]) {
+    let (mut one, two) = linked(false);
+    one.listen();
+    let address = |end: &End| SocketAddr::from(([127, 0, 0, 1], end.links.port()));
+    let addresses = [address(&one), address(&two)];
+    ([one, two], addresses)
+}
+
+#[test]
+fn frames_come_once_and_in_order_though_connections_break_again_and_again() {
+    let ([mut one, mut two], addresses) = both_callable();
+    let mut sent = 0;
+    for round in 0..40_u32 {
+        for _ in 0..5 {
+            let bytes = [10, 3000, 200_000][sent as usize % 3];
+            one.links.send(tid(TWO), &line(bytes, sent));
+            two.links.send(tid(ONE), &line(bytes, sent));
+            sent += 1;
+        }
+        (0..round % 7).for_each(|_| [&mut one, &mut two].into_iter().for_each(|end| end.turn()));
+        // One side breaks the connection. The other side learns that, or only of the next connection.
+        let (breaker, other, host) = if round % 2 == 0 { (&mut one, &mut two, TWO) } else { (&mut two, &mut one, ONE) };
+        if round % 5 > 0 {
+            breaker.reset(tid(host));
+        }
+        let (caller, called) = if round % 3 == 0 { (other, 3 - host) } else { (breaker, host) };
+        let before = caller.resumed(tid(called));
+        caller.links.reconnect(tid(called), &addresses[called as usize - 1..called as usize]);
+        let resumed = move |ends: &[&mut End]| {
+            let end = &ends[if called == TWO { 0 } else { 1 }];
+            end.resumed(tid(called)) > before
+        };
+        drive(&mut [&mut one, &mut two], resumed);
+    }
+    let all = sent as usize;
+    drive(&mut [&mut one, &mut two], |ends| ends.iter().all(|end| end.frames.len() >= all));
+    for end in [&mut one, &mut two] {
+        for (number, (_, frame)) in end.frames.iter().enumerate() {
+            assert!(*frame == line([10, 3000, 200_000][number % 3], number as u32), "{number}");
+        }
+        assert!(!end.seen.iter().any(|event| matches!(event, LinkEvent::Down { .. })));
+    }
+}
+
+#[test]
+fn a_call_that_nobody_takes_any_more_is_told_with_what_it_proves() {
+    let ([mut one, mut two], addresses) = both_callable();
+    // Host 2 has removed host 1.
+    two.links.remove_host(tid(ONE));
+    drive(&mut [&mut one, &mut two], |ends| ends[0].breaks(tid(TWO)) == 1);
+    let failure = |ends: &[&mut End], wanted| {
+        ends[0].seen.iter().any(|event| matches!(event, LinkEvent::CallFailed { why, .. } if *why == wanted))
+    };
+    one.links.set_shared(false, Duration::from_millis(500));
+    one.links.reconnect(tid(TWO), &addresses[1..]);
+    drive(&mut [&mut one, &mut two], |ends| failure(ends, CallFailure::NoAnswer));
+    assert!(one.resumed(tid(TWO)) == 0 && two.seen.iter().all(|event| !matches!(event, LinkEvent::Resumed { .. })));
+    drop(two);
+    let start = Instant::now();
+    one.links.reconnect(tid(TWO), &addresses[1..]);
+    drive(&mut [&mut one], |ends| failure(ends, CallFailure::Absent));
+    assert!(start.elapsed() < Duration::from_millis(400), "at once");
+}
+
+#[test]
+fn a_host_whose_session_has_ended_gets_no_connection() {
+    let ([mut one, mut two], addresses) = both_callable();
+    two.links.drop_link(tid(ONE));
+    drive(&mut [&mut one, &mut two], |ends| ends[0].breaks(tid(TWO)) == 1);
+    one.links.reconnect(tid(TWO), &addresses[1..]);
+    drive(&mut [&mut one, &mut two], |ends| ends[0].breaks(tid(TWO)) == 2);
+    assert!(two.seen.iter().all(|event| !matches!(event, LinkEvent::Resumed { .. })));
+}
+
+#[test]
+fn a_host_that_has_both_links_is_called_for_them_once_more_by_one_that_does_not_know() {
+    let ([mut one, mut two], addresses) = both_callable();
+    // Host 1 has not learnt that the pair of links was complete, and begins anew.
+    one.links.drop_link(tid(TWO));
+    two.links.send(tid(ONE), &line(100, 7));
+    one.seen.clear();
+    one.links.connect(tid(TWO), &addresses[1..]);
+    drive(&mut [&mut one, &mut two], |ends| ends[0].is_up(tid(TWO)) && !ends[0].frames.is_empty());
+    assert!(one.frames == [(tid(TWO), line(100, 7))] && two.resumed(tid(ONE)) == 1 && !two.is_down(tid(ONE)));
 }
 
 #[test]
@@ -223,6 +345,13 @@ fn a_host_that_lets_too_much_wait_is_given_up() {
         assert_eq!(one.is_down(tid(TWO)), is_down);
         drop(two);
     }
+    // What waits for another connection counts as well.
+    let (mut one, two) = linked_within(16 << 20, false);
+    one.reset(tid(TWO));
+    (0..8).for_each(|_| one.links.send(tid(TWO), &line(4 << 20, 1)));
+    one.turn();
+    assert!(one.is_down(tid(TWO)));
+    drop(two);
 }
 
 #[test]
@@ -239,8 +368,8 @@ fn a_host_that_reads_a_long_frame_is_not_given_up_for_what_comes_behind_it() {
 fn a_frame_longer_than_any_task_can_send_ends_the_link() {
     for (bytes, is_down) in [(wire::HOST_FRAME_BYTES_MAX, false), (wire::HOST_FRAME_BYTES_MAX + 1, true)] {
         let (mut one, mut two) = linked(false);
-        let control = one.links.hosts.get_mut(&tid(TWO)).unwrap().control.as_mut().unwrap();
-        assert!(control.link.write_or_queue(&[&Link::frame_head(CONTROL_FRAME, &[], bytes), &[0; 100]]).unwrap());
+        let link = one.control(tid(TWO)).link().unwrap();
+        assert!(link.write_or_queue(&[&Link::frame_head(CONTROL_FRAME, &[], bytes), &[0; 100]]).unwrap());
         one.links.send(tid(TWO), &Frame::Beat);
         for _ in 0..200 {
             one.turn();

@@ -62,6 +62,7 @@ pub enum Fault {
     Rough,
     LossyHost,
     DataLinkKilled,
+    ControlLinkKilled,
     DataBlackHole,
     FullDisk,
     DirectLinkKilled,
@@ -72,7 +73,7 @@ pub enum Fault {
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Fault; 20] = [
+    pub const ALL: [Fault; 21] = [
         Fault::TaskKilled,
         Fault::TaskStopped,
         Fault::DaemonKilled,
@@ -87,6 +88,7 @@ impl Fault {
         Fault::Rough,
         Fault::LossyHost,
         Fault::DataLinkKilled,
+        Fault::ControlLinkKilled,
         Fault::DataBlackHole,
         Fault::FullDisk,
         Fault::DirectLinkKilled,
@@ -112,6 +114,7 @@ impl Fault {
             Fault::Rough => "rough",
             Fault::LossyHost => "lossy-host",
             Fault::DataLinkKilled => "data-link-killed",
+            Fault::ControlLinkKilled => "control-link-killed",
             Fault::DataBlackHole => "data-black-hole",
             Fault::FullDisk => "full-disk",
             Fault::DirectLinkKilled => "direct-link-killed",
@@ -138,6 +141,7 @@ impl Fault {
             Fault::Rough => "0 to 20 ms delay, 1 % lost, 1 % doubled",
             Fault::LossyHost => "a host loses 30 % of its frames for 45 s",
             Fault::DataLinkKilled => "the kernel ends data links of a host",
+            Fault::ControlLinkKilled => "the kernel ends all control links of a host, 8 times",
             Fault::DataBlackHole => "frames above 700 bytes are lost for 20 to 45 s",
             Fault::FullDisk => "no room for a log",
             Fault::DirectLinkKilled => "direct links are killed (ss -K), again and again",
@@ -250,6 +254,7 @@ impl Fault {
                 Ok(())
             }
             Fault::DataLinkKilled => links::kill(run),
+            Fault::ControlLinkKilled => links::kill_control(run),
             Fault::DataBlackHole | Fault::DirectBlackHole => black_hole(run),
             Fault::FullDisk => fill_disk(run),
             Fault::DirectLinkKilled => kill_connections(run, "faults"),

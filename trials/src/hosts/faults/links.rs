@@ -1,19 +1,20 @@
-//! The fault in which the kernel ends data links.
+//! The faults in which the kernel ends data links or control links.
 
 use super::Run;
 use crate::hosts::network::Host;
 use crate::machine::wait_until;
 use anyhow::{Context, Result, ensure};
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// The most times that a run ends some of the data links, before it ends all of them once.
 const KILLS_MAX: u64 = 6;
 /// The time within which data links must be connected again.
 const AGAIN_TIME: Duration = Duration::from_secs(20);
-/// A link counts as a data link if it has carried more bytes than this, and more than four times as many as the control
-/// link.
-const DATA_BYTES_MIN: u64 = 64 << 10;
+/// The longest segments of control links, in bytes. Those of data links are longer.
+const CONTROL_SEGMENT_BYTES: u64 = 536;
+/// How often the control links of a host are ended, and the pause before each time.
+const CONTROL_KILLS: u32 = 8;
+const CONTROL_PAUSE: Duration = Duration::from_secs(2);
 /// How long the run may take to end connections while the host is cut off.
 const CUT_MAX: Duration = Duration::from_secs(3);
 /// The words in the daemon's log when a data link is connected again.
@@ -22,15 +23,12 @@ const AGAIN: &str = "stands again";
 /// Ends data links of the host several times. Sometimes the host is cut off meanwhile, so that the other hosts do not
 /// receive the resets of the connections.
 pub fn kill(run: &mut Run) -> Result<()> {
-    let mut control = None;
-    wait_until(AGAIN_TIME, || {
-        control = control_links(run.victim()).ok().flatten();
-        control.is_some()
-    });
-    let control = control.context("no data link stands out by what has gone over it")?;
     let data_links = |host: &Host| -> Result<Vec<Connection>> {
-        Ok(connections(host)?.into_iter().filter(|one| !control.contains(&one.name())).collect())
+        Ok(connections(host)?.into_iter().filter(|one| !one.is_control).collect())
     };
+    let victim = run.victim();
+    let all = || data_links(victim).is_ok_and(|links| links.len() == super::HOSTS - 1);
+    ensure!(wait_until(AGAIN_TIME, all), "the host has not all data links");
     let mut killed = 0;
     for _ in 0..run.random.u64(1..KILLS_MAX + 1) {
         let unheard = run.random.bool();
@@ -58,24 +56,30 @@ pub fn kill(run: &mut Run) -> Result<()> {
         killed += end(run.victim(), &link)?;
     }
     ensure!(killed > 0, "the kernel has ended no link");
-    let victim = run.victim();
     let again = || run.machine.log(victim).lines().filter(|line| line.contains(AGAIN)).count();
-    let last = || data_links(victim).is_ok_and(|links| links.len() == super::HOSTS - 1);
-    ensure!(wait_until(AGAIN_TIME, || again() > 0 && last()), "links are not made again; {killed} were ended");
+    ensure!(wait_until(AGAIN_TIME, || again() > 0 && all()), "links are not made again; {killed} were ended");
     Ok(())
 }
 
-/// A connection: the addresses of its near and its far end, and the bytes that it has carried.
+/// Ends all control links of the host, again and again.
+pub fn kill_control(run: &Run) -> Result<()> {
+    let mut killed = 0;
+    for _ in 0..CONTROL_KILLS {
+        std::thread::sleep(CONTROL_PAUSE);
+        for link in connections(run.victim())?.iter().filter(|one| one.is_control) {
+            killed += end(run.victim(), link)?;
+        }
+    }
+    let least = CONTROL_KILLS as usize;
+    ensure!(killed >= least, "only {killed} control links were there to be ended");
+    Ok(())
+}
+
+/// A connection: the addresses of its near and its far end.
 struct Connection {
     near: String,
     far: String,
-    bytes: u64,
-}
-
-impl Connection {
-    fn name(&self) -> String {
-        format!("{} {}", self.near, self.far)
-    }
+    is_control: bool,
 }
 
 /// Returns all connections of a daemon.
@@ -85,29 +89,11 @@ fn connections(host: &Host) -> Result<Vec<Connection>> {
     let lines = said.lines().filter(|line| line.contains(&daemon));
     let connection = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let count = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.parse::<u64>().ok());
-        let bytes = count("bytes_sent:").unwrap_or(0) + count("bytes_received:").unwrap_or(0);
-        Some(Connection { near: words.get(2)?.to_string(), far: words.get(3)?.to_string(), bytes })
+        let segment: u64 = words.iter().find_map(|word| word.strip_prefix("mss:")?.parse().ok())?;
+        let is_control = segment <= CONTROL_SEGMENT_BYTES;
+        Some(Connection { near: words.get(2)?.to_string(), far: words.get(3)?.to_string(), is_control })
     };
     Ok(lines.filter_map(connection).collect())
-}
-
-/// Returns the control links of a daemon, each as the addresses of its two ends. A daemon has two connections to each
-/// other host; the control link is the one that has carried few bytes. Returns `None` while it is not clear which of
-/// the two is the control link.
-fn control_links(host: &Host) -> Result<Option<Vec<String>>> {
-    let mut peers: BTreeMap<String, Vec<Connection>> = BTreeMap::new();
-    for one in connections(host)? {
-        let peer = one.far.rsplit_once(':').context("an address and a port")?.0;
-        peers.entry(peer.to_owned()).or_default().push(one);
-    }
-    let least = |mut both: Vec<Connection>| {
-        both.sort_by_key(|one| one.bytes);
-        let [control, data] = &both[..] else { return None };
-        (data.bytes > DATA_BYTES_MIN && data.bytes > 4 * control.bytes).then(|| control.name())
-    };
-    let control: Option<Vec<String>> = peers.into_values().map(least).collect();
-    Ok(control.filter(|links| links.len() == super::HOSTS - 1))
 }
 
 /// Lets the kernel end a connection. Returns the number of connections that it has ended.

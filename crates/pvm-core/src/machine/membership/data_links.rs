@@ -1,11 +1,11 @@
 //! Data links that break while the control link is up; they are opened again.
 //!
-//! Data in flight are not lost when a data link breaks ([`crate::flows::RetransmitQueue`]), so the host is lost only
-//! when its control link ends. The host with the lower number calls. The host with the higher number accepts the call
+//! Data in flight are not lost when a data link breaks ([`crate::flows::RetransmitQueue`]). The host with the lower number calls. The host with the higher number accepts the call
 //! and decides when a new link is opened: it makes tokens, expects a call that shows them, and sends them to the
 //! calling host on the control link. Data links are numbered, and only the link with the highest number counts. So it
 //! does not matter which side first notices the end of a link, and a late report of the end of an old link is ignored.
 use crate::machine::action::Action;
+use crate::machine::attempts::Attempts;
 use crate::machine::core::Core;
 use crate::machine::links::Links;
 use crate::tid::Tid;
@@ -13,11 +13,6 @@ use crate::time::Time;
 use crate::wire::{DataCall, Frame};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-/// The pause before the second of several attempts in a row. Each later pause is twice as long as the one before it.
-const PAUSE_LEAST: Duration = Duration::from_millis(100);
-/// The longest pause is the host timeout divided by this.
-const LONGEST_PAUSES_PER_TIMEOUT: u32 = 4;
 
 /// The state of a data link.
 enum State {
@@ -36,10 +31,7 @@ struct DataLink {
     /// The number of the link; the first is 0.
     number: u32,
     state: State,
-    /// The number of attempts in a row.
-    attempts: u32,
-    /// When the last attempt began.
-    last_attempt: Time,
+    attempts: Attempts,
     /// The time of this link's entry in `DataLinks::deadlines`.
     registered_deadline: Option<Time>,
 }
@@ -47,27 +39,18 @@ struct DataLink {
 impl DataLink {
     /// Makes a link that is up.
     fn new(now: Time) -> DataLink {
-        DataLink { number: 0, state: State::Up, attempts: 0, last_attempt: now, registered_deadline: None }
+        DataLink { number: 0, state: State::Up, attempts: Attempts::new(now), registered_deadline: None }
     }
 
-    /// Schedules the next attempt: at once if the last attempt was long ago, else after a pause. The pauses grow, so
-    /// that neither a broken network nor a malicious host keeps this host busy.
+    /// Schedules the next attempt.
     fn schedule(&mut self, now: Time, timeout: Duration, call: Option<DataCall>) {
-        if now >= self.last_attempt + timeout {
-            self.attempts = 0;
-        }
-        let longest = timeout / LONGEST_PAUSES_PER_TIMEOUT;
-        let pause = match self.attempts {
-            0 => Duration::ZERO,
-            attempts => (PAUSE_LEAST * (1 << (attempts - 1).min(10))).min(longest),
-        };
-        self.state = State::Scheduled(now.max(self.last_attempt + pause), call);
+        self.state = State::Scheduled(self.attempts.next(now, timeout), call);
     }
 
     /// Begins an attempt.
     fn begin_attempt(&mut self, now: Time) {
-        (self.state, self.last_attempt) = (State::Connecting, now);
-        self.attempts = self.attempts.saturating_add(1);
+        self.state = State::Connecting;
+        self.attempts.begin(now);
     }
 }
 
@@ -105,13 +88,13 @@ impl DataLinks {
 
     /// Drops the data links to hosts that have no control link any more.
     pub(super) fn forget_unlinked(&mut self, core: &Core) {
-        let unlinked: Vec<Tid> = self.links.keys().filter(|host| !core.links.is_up(**host)).copied().collect();
+        let unlinked: Vec<Tid> = self.links.keys().filter(|host| !core.links.has_session(**host)).copied().collect();
         unlinked.into_iter().for_each(|host| self.remove(host));
     }
 
     /// Returns the data link to a host whose control link is up.
     fn linked(&mut self, links: &Links, host: Tid) -> Option<&mut DataLink> {
-        self.links.get_mut(&host).filter(|_| links.is_up(host))
+        self.links.get_mut(&host).filter(|_| links.has_session(host))
     }
 
     /// Handles the news that the data link is up again.

@@ -480,7 +480,7 @@ pub(in crate::machine) fn hosts_joined(core: &mut Core, hosts: &[Tid]) {
 pub(super) fn waits_for_master(core: &Core) -> Option<Time> {
     let waits = matches!(core.settings.rank, Rank::Slave { .. })
         && !core.hosts.is_welcomed()
-        && !core.links.is_up(core.hosts.master())
+        && !core.links.has_session(core.hosts.master())
         && !core.halting;
     waits.then_some(WELCOME_WAIT)
 }

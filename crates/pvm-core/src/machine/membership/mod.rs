@@ -1,10 +1,12 @@
 //! Membership: hosts join and leave, links are watched, and lost hosts are removed. The master decides.
 //!
 //! * `joining`: hosts are added
+//! * `control_links`: control links, whose connections may break
 //! * `draining`: hosts that take no new tasks
 //! * `data_links`: data links that break while the control link is up
 //! * `suspicions`: which of two hosts that cannot reach each other is removed
 
+mod control_links;
 mod data_links;
 mod draining;
 mod joining;
@@ -20,7 +22,6 @@ use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::host_table::HOSTS_MAX;
-use super::links::State;
 use super::pending_acks::{Ack, TIMEOUTS_MAX};
 use crate::codes::{Code, SM_HOSTX};
 use crate::encoding::Writer;
@@ -100,7 +101,7 @@ fn beat_interval(core: &Core) -> Duration {
 
 /// Returns the health of the master's own link to a host.
 fn link_health(core: &Core, host: Tid) -> LinkHealth {
-    let link = core.links.get(host).filter(|link| matches!(link.state, State::Up));
+    let link = core.links.get(host).filter(|link| link.state.has_session());
     let interval = beat_interval(core);
     LinkHealth {
         bad_beats: link.map_or(0, |link| link.quality.bad()),
@@ -132,9 +133,7 @@ impl Membership {
         }
         while let Some(host) = core.links.take_due(core.now) {
             core.expire_fences(host);
-            if let Some(next) = self.check_link(core, host) {
-                core.links.set_deadline(host, next);
-            }
+            self.watch_link(core, host);
         }
         self.data_links.on_time(core);
         self.remove_overdue(core);
@@ -151,78 +150,6 @@ impl Membership {
             let seconds = (core.now - since).as_secs();
             self.lose_host(core, host, &format!("it has not said for {seconds} s that it knows what it has been told"));
         }
-    }
-
-    // ----- links
-
-    /// Handles the news that both links to the host are up.
-    pub fn link_up(&mut self, core: &mut Core, host: Tid) {
-        if !core.hosts.is_known(host) {
-            // The host has been removed meanwhile.
-            return core.push(Action::ForgetHost { host });
-        }
-        let frames = match core.links.get_mut(host).map(|link| &mut link.state) {
-            Some(State::Wanted { frames, .. }) => std::mem::take(frames),
-            Some(State::Up | State::Failed) => return,
-            None => Vec::new(),
-        };
-        core.links.begin(host, State::Up, core.now, beat_interval(core));
-        self.data_links.begin(host, core.now);
-        for frame in frames {
-            core.push(Action::SendHost { host, frame });
-        }
-        self.joining.host_linked(core, host);
-    }
-
-    /// Handles the news that a link to the host could not be opened, or is lost.
-    pub fn link_lost(&mut self, core: &mut Core, host: Tid, why: &str) {
-        let Some(link) = core.links.get_mut(host) else { return };
-        if matches!(link.state, State::Failed) {
-            return;
-        }
-        if link.is_optional && matches!(link.state, State::Wanted { .. }) {
-            return core.links.remove(host);
-        }
-        link.state = State::Failed;
-        if core.is_master() {
-            self.lose_host(core, host, why);
-        } else if host == core.hosts.master() {
-            core.raise(Event::MasterLost(why.to_owned()));
-        } else if !core.halting {
-            core.send_master(Frame::Suspect(host));
-        }
-    }
-
-    /// Sends what is due on a link, or ends the link if it was silent for too long; returns its next deadline.
-    fn check_link(&mut self, core: &mut Core, host: Tid) -> Option<Time> {
-        let (now, timeout, interval) = (core.now, core.settings.host_timeout, beat_interval(core));
-        let is_master = core.is_master();
-        let link = core.links.get_mut(host)?;
-        let lost = match &link.state {
-            State::Failed => return None,
-            // The daemon still tries to open it, and will report the result.
-            State::Wanted { .. } if link.is_optional => return Some(now + timeout),
-            State::Wanted { since, .. } if now >= *since + timeout => "it cannot be reached".to_owned(),
-            State::Wanted { since, .. } => return Some(*since + timeout),
-            State::Up if now >= link.last_received + timeout => format!("silent for {} s", timeout.as_secs_f32()),
-            State::Up => {
-                let counts = is_master && link.quality.pass(now, link.last_received, interval);
-                let beats = now >= link.sent + interval;
-                if beats {
-                    link.sent = now;
-                }
-                let next = (link.sent + interval).min(link.last_received + timeout);
-                if counts {
-                    core.push(Action::CountRetransmissions { host });
-                }
-                if beats {
-                    core.push(Action::SendHost { host, frame: Frame::Beat });
-                }
-                return Some(next);
-            }
-        };
-        self.link_lost(core, host, &lost);
-        None
     }
 
     // ----- suspicions

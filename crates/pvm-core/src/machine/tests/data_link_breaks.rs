@@ -55,7 +55,7 @@ fn expect() -> (Tid, Action) {
 }
 
 fn calls(number: u8) -> (Tid, Action) {
-    (LOW, Action::CallData { host: HIGH, addresses: Vec::new(), call: call(number) })
+    (LOW, Action::CallData { host: HIGH, addresses: vec![Fleet::address_of(HIGH)], call: call(number) })
 }
 
 #[test]

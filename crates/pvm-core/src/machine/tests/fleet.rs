@@ -7,7 +7,7 @@ use crate::proto::{TaskEnd, VERSION, decode, encode};
 use crate::release::{CHAIN_VALUE_BYTES, ChainValue};
 use crate::wire::{ResolvedHost, Started};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 pub(in crate::machine) const MASTER: Tid = Tid(0x40000);
 
@@ -91,7 +91,7 @@ pub(in crate::machine) struct Fleet {
     /// Flows, by sending host and receiving task.
     flows: BTreeMap<(Tid, Tid), VecDeque<Vec<u8>>>,
     /// Links that are up, the lower tid first.
-    links: BTreeSet<(Tid, Tid)>,
+    pub links: BTreeSet<(Tid, Tid)>,
     events: Vec<Event>,
     waits: u32,
     pub received: BTreeMap<Tid, Vec<Received>>,
@@ -118,6 +118,8 @@ pub(in crate::machine) struct Fleet {
     pub ears: Ears,
     /// The actions of daemons on data links: time, host, action.
     pub data: Vec<(Time, Tid, Action)>,
+    /// The calls of daemons for new connections of control links, likewise.
+    pub reopened: Vec<(Time, Tid, Action)>,
     pub prng: Prng,
 }
 
@@ -166,6 +168,7 @@ impl Fleet {
             keeps_datagrams: false,
             ears: Ears::default(),
             data: Vec::new(),
+            reopened: Vec::new(),
             prng: Prng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         };
         fleet.boot(MASTER, "h1", Rank::Master);
@@ -192,6 +195,11 @@ impl Fleet {
             frozen: false,
         };
         self.nodes.insert(tid, node);
+    }
+
+    /// Returns the address at which a host listens. The master does not.
+    pub fn address_of(host: Tid) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::from(0x0a00_0000 + host.0), 4000))
     }
 
     pub fn host(number: u32) -> Tid {
@@ -439,6 +447,7 @@ impl Fleet {
             Action::ExpectData { .. } | Action::CallData { .. } | Action::DropData { .. } => {
                 self.data.push((now, host, action));
             }
+            Action::ReopenLink { .. } => self.reopened.push((now, host, action)),
             Action::CancelDirect { ticket } => node.expected.retain(|(other, ..)| *other != ticket),
             _ => {}
         }
@@ -550,7 +559,8 @@ impl Fleet {
                 } else {
                     self.boot(start.tid, &name, Rank::Slave { own: start.tid, master: MASTER });
                     let (arch, names) = ("LINUX64".to_owned(), vec![format!("{name}.local")]);
-                    Ok(Started { arch, dsig: 7, addresses: Vec::new(), key: [1; KEY_BYTES], names })
+                    let addresses = vec![Fleet::address_of(start.tid)];
+                    Ok(Started { arch, dsig: 7, addresses, key: [1; KEY_BYTES], names })
                 };
                 self.machine(MASTER).handle_host_started(now, request, start.index, result);
                 self.work(MASTER);

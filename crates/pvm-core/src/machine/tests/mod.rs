@@ -11,6 +11,7 @@ pub mod fleet;
 pub mod group_members;
 mod hearing;
 mod hostile_hosts;
+mod link_breaks;
 mod mailboxes;
 mod outputs;
 mod placements;

@@ -194,7 +194,7 @@ impl Group {
         if arrivals.is_empty() {
             return;
         }
-        let can_reach = |host: &Tid| *host == core.own_host() || core.links.is_up(*host);
+        let can_reach = |host: &Tid| *host == core.own_host() || core.links.has_session(*host);
         let coordinator = self.barrier.coordinator().filter(can_reach);
         let to = coordinator.unwrap_or(core.hosts.master());
         let passage = &mut self.barrier.passage;

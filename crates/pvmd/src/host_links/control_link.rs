@@ -1,0 +1,218 @@
+//! The control link to one host: its session, and the connection that carries it at the moment.
+use crate::source::Source;
+use pvm_core::session::Session;
+use pvm_core::tid::Tid;
+use pvm_core::wire::{self, Frame};
+use pvm_net::{Link, LinkError};
+use rustix::event::epoll::{self, EventFlags};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+/// The kind of a frame of the core.
+pub const CONTROL_FRAME: u8 = 1;
+/// The kind of an acknowledgement: up to which position the sender has received. Its header is the position.
+pub const ACKNOWLEDGEMENT: u8 = 2;
+/// Bytes of frames that are gathered for one host before they are written.
+pub(super) const GATHERED_BYTES_MAX: usize = 16 << 10;
+
+/// The control link to one host.
+pub(super) struct ControlLink {
+    session: Session,
+    connection: Option<Connection>,
+    /// Where the other side was at the last connection.
+    last_address: Option<IpAddr>,
+    /// The bytes that were added since the last write.
+    gathered_bytes: usize,
+    /// Whether the link is in the list of those that gather frames.
+    pub gathers: bool,
+    /// How many connections have broken.
+    breaks: u32,
+}
+
+struct Connection {
+    link: Link,
+    /// Whether the loop waits until the socket can take more.
+    watches_write: bool,
+}
+
+/// How a connection has failed.
+pub(super) enum Failure {
+    /// The connection has broken. The session goes on with another one.
+    Broken(LinkError),
+    /// The other side breaks the rules, or does not read: the session ends.
+    Final(LinkError),
+}
+
+impl From<LinkError> for Failure {
+    fn from(error: LinkError) -> Failure {
+        match error {
+            LinkError::Closed | LinkError::System(_) => Failure::Broken(error),
+            error => Failure::Final(error),
+        }
+    }
+}
+
+impl ControlLink {
+    /// Begins a session, without a connection.
+    pub fn new(kept_bytes_max: usize) -> ControlLink {
+        let session = Session::new(kept_bytes_max);
+        ControlLink { session, connection: None, last_address: None, gathered_bytes: 0, gathers: false, breaks: 0 }
+    }
+
+    /// Takes a new connection, in the place of the one before.
+    pub fn connect(&mut self, mut link: Link, epoll: &OwnedFd, host: Tid) -> Result<(), Failure> {
+        self.disconnect();
+        link.set_frame_bytes_max(wire::HOST_FRAME_BYTES_MAX);
+        // The session limits what waits.
+        link.set_queued_bytes_max(usize::MAX);
+        let address = rustix::net::getpeername(&link).ok().flatten();
+        let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+        self.last_address = address.map(|address| address.ip().to_canonical());
+        let watched = epoll::add(epoll, &link, Source::Control(host).data(), EventFlags::IN);
+        watched.map_err(|errno| Failure::Broken(errno.into()))?;
+        link.queue(ACKNOWLEDGEMENT, &self.session.connect().to_le_bytes(), &[])?;
+        self.connection = Some(Connection { link, watches_write: false });
+        self.write(epoll, host)
+    }
+
+    /// Drops the connection.
+    fn disconnect(&mut self) {
+        self.session.disconnect();
+        self.connection = None;
+    }
+
+    /// Drops the connection, which has broken. Returns how many have.
+    pub fn count_break(&mut self) -> u32 {
+        self.disconnect();
+        self.breaks = self.breaks.wrapping_add(1);
+        self.breaks
+    }
+
+    pub fn has_connection(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// Returns whether the other side has closed the connection in the normal way.
+    pub fn has_ended(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.link.has_ended())
+    }
+
+    pub fn last_address(&self) -> Option<IpAddr> {
+        self.last_address
+    }
+
+    // ----- sending
+
+    /// Adds a frame. Returns whether so much is gathered that it should be written now.
+    pub fn send(&mut self, frame: &Frame) -> Result<bool, Failure> {
+        let frame = wire::encode(frame);
+        self.gathered_bytes += frame.len();
+        self.session.send(frame).map_err(|_| Failure::Final(LinkError::Backlog))?;
+        Ok(self.gathered_bytes > GATHERED_BYTES_MAX)
+    }
+
+    /// Writes as much as the connection takes.
+    pub fn write(&mut self, epoll: &OwnedFd, host: Tid) -> Result<(), Failure> {
+        (self.gathers, self.gathered_bytes) = (false, 0);
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        let result = write(&mut self.session, &mut connection.link);
+        connection.watch(epoll, host);
+        Ok(result?)
+    }
+
+    /// Returns how many bytes wait for the other side, or are on their way to it.
+    pub fn kept_bytes(&self) -> usize {
+        self.session.kept_bytes()
+    }
+
+    /// Returns whether frames wait that the system has not taken.
+    pub fn has_unwritten(&self) -> bool {
+        let link = self.connection.as_ref().map(|connection| &connection.link);
+        !self.session.is_all_written() || link.is_some_and(Link::wants_write)
+    }
+
+    /// Returns how many TCP segments were sent again on the connection.
+    pub fn retransmissions(&self) -> u32 {
+        self.connection.as_ref().map_or(0, |connection| connection.link.retransmissions())
+    }
+
+    /// Returns the connection.
+    pub fn link(&mut self) -> Option<&mut Link> {
+        self.connection.as_mut().map(|connection| &mut connection.link)
+    }
+
+    // ----- receiving
+
+    /// Returns the next complete frame.
+    pub fn receive(&mut self, epoll: &OwnedFd, host: Tid) -> Result<Option<Frame>, Failure> {
+        let Some(connection) = &mut self.connection else { return Ok(None) };
+        let was_open = self.session.is_open();
+        let frame = receive(&mut self.session, &mut connection.link)?;
+        let position = self.session.take_acknowledgement(false);
+        // The frame counts as received, so it must not be lost for a failure here. The next read fails, too.
+        if let Some(position) = position {
+            let _ = connection.link.queue(ACKNOWLEDGEMENT, &position.to_le_bytes(), &[]);
+        }
+        if position.is_some() || !was_open {
+            let _ = self.write(epoll, host);
+        }
+        Ok(frame)
+    }
+
+    /// Returns whether frames, or the end of the connection, can be taken although no event of the socket will report them.
+    pub fn has_unread(&self) -> bool {
+        let link = self.connection.as_ref().map(|connection| &connection.link);
+        link.is_some_and(|link| link.has_unread() || link.is_broken())
+    }
+}
+
+impl Connection {
+    /// Watches the socket for room, but only while bytes wait for the socket.
+    fn watch(&mut self, epoll: &OwnedFd, host: Tid) {
+        let wanted = self.link.wants_write();
+        if wanted != self.watches_write {
+            self.watches_write = wanted;
+            let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            // Fails only for a socket that is not watched.
+            let _ = epoll::modify(epoll, &self.link, Source::Control(host).data(), flags);
+        }
+    }
+}
+
+/// Writes frames until there are no more, or the socket is full. The frames that do not fit wait in the session, in clear.
+fn write(session: &mut Session, link: &mut Link) -> Result<(), LinkError> {
+    if session.next_frame().is_some() {
+        if let Some(position) = session.take_acknowledgement(true) {
+            link.queue(ACKNOWLEDGEMENT, &position.to_le_bytes(), &[])?;
+        }
+    }
+    loop {
+        while let Some(frame) = session.next_frame().filter(|_| link.queued_bytes() <= GATHERED_BYTES_MAX) {
+            link.queue(CONTROL_FRAME, &[], frame)?;
+            session.mark_written();
+        }
+        link.flush()?;
+        if link.wants_write() || session.next_frame().is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Takes the next complete frame of the core, and the acknowledgements before it.
+fn receive(session: &mut Session, link: &mut Link) -> Result<Option<Frame>, LinkError> {
+    while let Some((head, body)) = link.receive_whole()? {
+        match (head.kind, head.header()) {
+            (CONTROL_FRAME, []) => {
+                let counted = session.count_received(body.len()).ok();
+                return counted.and_then(|()| wire::decode(body)).map(Some).ok_or(LinkError::Malformed);
+            }
+            (ACKNOWLEDGEMENT, header) if body.is_empty() => {
+                let position = header.try_into().ok().map(u64::from_le_bytes);
+                let result = position.and_then(|position| session.handle_acknowledgement(position).ok());
+                result.ok_or(LinkError::Malformed)?;
+            }
+            _ => return Err(LinkError::Malformed),
+        }
+    }
+    Ok(None)
+}
