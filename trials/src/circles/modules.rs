@@ -1,6 +1,6 @@
 //! Finds the modules of a crate, what each of them defines, and the paths that it uses.
 use super::tokens::{self, Token};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -46,8 +46,9 @@ fn read_file(
     parent: Option<usize>,
 ) -> Result<usize> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    let tokens = tokens::without_tests(&tokens::of(&text));
-    read_module(modules, name, &tokens, folder, parent).with_context(|| file.display().to_string())
+    tokens::of(&text)
+        .and_then(|tokens| read_module(modules, name, &tokens, folder, parent))
+        .with_context(|| file.display().to_string())
 }
 
 /// Adds the module with this text, and returns its number.
@@ -60,59 +61,73 @@ fn read_module(
 ) -> Result<usize> {
     let own = modules.len();
     modules.push(Module { name: name.to_owned(), parent, ..Module::default() });
-    let mut place = 0;
-    while let Some(token) = tokens.get(place) {
-        let name = tokens.get(place + 1).and_then(Token::word).unwrap_or_default().to_owned();
-        match token.word() {
-            Some("mod") if tokens.get(place + 2) == Some(&Token::Sign(';')) => {
-                let inner = folder.join(&name);
+    read_tokens(modules, own, tokens, folder)?;
+    Ok(own)
+}
+
+/// Adds what these tokens of a module define and use, and its submodules.
+fn read_tokens(modules: &mut Vec<Module>, own: usize, tokens: &[Token], folder: &Path) -> Result<()> {
+    let mut rest = tokens;
+    let mut is_path = false;
+    while !rest.is_empty() {
+        let length = match rest {
+            [Token::Word(word), Token::Word(name), Token::Sign(';'), ..] if word == "mod" => {
+                let inner = folder.join(name);
                 let files = [folder.join(format!("{name}.rs")), inner.join("mod.rs")];
                 let file =
                     files.iter().find(|path| path.exists()).with_context(|| format!("no file for mod {name}"))?;
-                let child = read_file(modules, &name, file, &inner, Some(own))?;
-                modules[own].children.insert(name, child);
-                place += 3;
+                let child = read_file(modules, name, file, &inner, Some(own))?;
+                modules[own].children.insert(name.clone(), child);
+                3
             }
-            Some("mod") if tokens.get(place + 2) == Some(&Token::Sign('{')) => {
-                let end = tokens::after_bracket(tokens, place + 2);
-                let inside = &tokens[place + 3..end - 1];
-                let child = read_module(modules, &name, inside, &folder.join(&name), Some(own))?;
-                modules[own].children.insert(name, child);
-                place = end;
+            [Token::Word(word), Token::Word(name), Token::Group('{', inside), ..] if word == "mod" => {
+                let child = read_module(modules, name, inside, &folder.join(name), Some(own))?;
+                modules[own].children.insert(name.clone(), child);
+                3
             }
             // `use<'a>` is a bound, no import.
-            Some("use") if tokens.get(place + 1) != Some(&Token::Sign('<')) => {
-                let end = place + tokens[place..].iter().position(|token| *token == Token::Sign(';')).unwrap_or(0);
-                ensure!(end > place, "a use without an end");
-                read_use(&mut modules[own], &tokens[place + 1..end], &Names::new());
-                place = end + 1;
+            [Token::Word(word), next, ..] if word == "use" && *next != Token::Sign('<') => {
+                let end = rest.iter().position(|token| *token == Token::Sign(';')).context("a use without an end")?;
+                read_use(&mut modules[own], &rest[1..end], &Names::new());
+                end + 1
             }
-            Some("macro_rules") => {
-                let name = tokens.get(place + 2).and_then(Token::word).unwrap_or_default().to_owned();
-                modules[own].defined.insert(name);
-                place += 3;
+            [Token::Word(word), Token::Sign('!'), Token::Word(name), ..] if word == "macro_rules" => {
+                modules[own].defined.insert(name.clone());
+                3
             }
-            Some(word) if ITEMS.contains(&word) => {
-                modules[own].defined.insert(name);
-                place += 1;
+            [Token::Word(word), Token::Word(name), ..] if ITEMS.contains(&&**word) => {
+                modules[own].defined.insert(name.clone());
+                1
             }
-            Some(word) if tokens.get(place + 1) == Some(&Token::Path) => {
-                let mut names = vec![word.to_owned()];
-                let mut next = place + 1;
-                while let [Token::Path, Token::Word(name), ..] = &tokens[next..] {
-                    names.push(name.clone());
-                    next += 2;
-                }
+            [Token::Word(word), Token::Path, ..] => {
+                let names = path(word, &rest[1..]);
+                let length = 2 * names.len() - 1;
                 // After a sign such as `>` the path begins with a type, and is no path of modules.
-                if place == 0 || tokens[place - 1] != Token::Path {
+                if !is_path {
                     modules[own].paths.insert(names);
                 }
-                place = next;
+                length
             }
-            _ => place += 1,
-        }
+            [Token::Group(_, inside), ..] => {
+                read_tokens(modules, own, inside, folder)?;
+                1
+            }
+            _ => 1,
+        };
+        is_path = rest[length - 1] == Token::Path;
+        rest = &rest[length..];
     }
-    Ok(own)
+    Ok(())
+}
+
+/// Returns the path that begins with this name.
+fn path(first: &str, mut rest: &[Token]) -> Names {
+    let mut names = vec![first.to_owned()];
+    while let [Token::Path, Token::Word(name), after @ ..] = rest {
+        names.push(name.clone());
+        rest = after;
+    }
+    names
 }
 
 /// Adds what a `use` brings in. `start` is the path in front of these tokens.
@@ -130,11 +145,8 @@ fn read_use(module: &mut Module, tokens: &[Token], start: &Names) {
                 module.globs.insert(names);
                 return;
             }
-            Token::Sign('{') => {
-                let inside = &tokens[place + 1..tokens::after_bracket(tokens, place) - 1];
-                for part in parts(inside) {
-                    read_use(module, part, &names);
-                }
+            Token::Group(_, inside) => {
+                tokens::parts(inside).for_each(|part| read_use(module, part, &names));
                 return;
             }
             Token::Sign(_) => return,
@@ -150,24 +162,4 @@ fn read_use(module: &mut Module, tokens: &[Token], start: &Names) {
         let name = if name == "_" { names.join("::") } else { name };
         module.imported.insert(name, names);
     }
-}
-
-/// Returns the parts of a list between its commas.
-fn parts(tokens: &[Token]) -> Vec<&[Token]> {
-    let mut parts = Vec::new();
-    let (mut start, mut place) = (0, 0);
-    while place < tokens.len() {
-        match tokens[place] {
-            Token::Sign('{') => place = tokens::after_bracket(tokens, place),
-            Token::Sign(',') => {
-                parts.push(&tokens[start..place]);
-                place += 1;
-                start = place;
-            }
-            _ => place += 1,
-        }
-    }
-    parts.push(&tokens[start..]);
-    parts.retain(|part| !part.is_empty());
-    parts
 }
