@@ -153,12 +153,7 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 "2 min",
                 TRIALS,
             ),
-            command(
-                "ether",
-                "check the emulated Ethernet: its model against theory, and TCP over devices: ether [--model]",
-                "20 s",
-                TRIALS,
-            ),
+            command("ether", "check the emulated Ethernet by TCP over devices: ether [--short]", "20 s", TRIALS),
             command(
                 "fabric",
                 "try links on libfabric between hosts, with each provider: fabric [--short] [--provider NAME] [--rdma | --speed]",
