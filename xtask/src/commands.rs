@@ -138,8 +138,8 @@ const COMMANDS: &[(&str, &[Command])] = &[
             command("test", "run the tests: test [--all] [PART]...", "10 to 17 min; all 17 to 25 min", TRIALS),
             command(
                 "compile-ahead",
-                "compile what the last parts of `test` need, as it does in the background",
-                "4 min, then 10 s",
+                "compile what the parts of `test` need, as it does in the background",
+                "8 min, then 20 s",
                 TRIALS,
             ),
         ],
