@@ -32,7 +32,7 @@ build:
 	@$(CARGO) xtask build
 
 demo:
-	@[ -e target/dist ] || echo 'The first time, this compiles for 5 to 15 minutes and needs 2 GB of disk space in target.'
+	@[ -e target/dist ] || echo 'The first time, this compiles for 3 to 10 minutes and needs 2 GB of disk space in target.'
 	@$(CARGO) xtask setup build
 	@$(CARGO) xtask demo
 

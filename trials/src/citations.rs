@@ -59,7 +59,7 @@ impl Cited {
         }
         let function = Regex::new(r"\bfn (\w+)")?;
         let mut functions = Vec::new();
-        for source in files_under(&["crates"], &["rs"])? {
+        for source in files_under(&["crates", "trials"], &["rs"])? {
             let text = fs::read_to_string(source)?;
             functions.extend(function.captures_iter(&text).map(|found| found[1].to_owned()));
         }

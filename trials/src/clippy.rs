@@ -35,13 +35,10 @@ fn decide() -> Result<()> {
 fn decide_on(what: &[&str]) -> Result<()> {
     let driver = debian_rust::folder().join("clippy-driver");
     debian_rust::write_command(&driver, &debian_rust::with_libraries("usr/bin/clippy-driver"))?;
-    let mut command = cargo();
-    command.args(["check", "--quiet", "--all-targets"]).args(what);
-    command.env("RUSTC", debian_rust::rustc()).env("RUSTC_WORKSPACE_WRAPPER", driver);
+    let mut command = debian_rust::cargo()?;
+    command.args(["check", "--quiet", "--all-targets"]).args(what).env("RUSTC_WORKSPACE_WRAPPER", driver);
     // `cargo clippy` passes its arguments to the driver in this variable.
     command.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
-    // The target directory is separate, since different compilers would remove each other's files.
-    command.env("CARGO_TARGET_DIR", target_directory()?.join("clippy"));
     output(&mut command).map(drop)
 }
 

@@ -1,6 +1,6 @@
-//! `cargo xtask compile-ahead`: compiles what the last parts of `cargo xtask test --all` need: these have compilers or flags of their
-//! own. The test runs this beside the parts that wait most of the time, on processors that are idle otherwise.
-use crate::{clippy, sanitize, test};
+//! `cargo xtask compile-ahead`: compiles what the parts of `cargo xtask test` need, in their order. The test begins with
+//! parts that wait most of the time, and runs this beside them, on processors that are idle otherwise.
+use crate::{clippy, lint, sanitize, sim, test};
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 use std::os::unix::process::CommandExt;
@@ -11,11 +11,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if arguments.iter().any(|argument| argument == WHILE_OPEN) {
         std::thread::spawn(end_with_input);
     }
-    let mut steps: Vec<fn() -> Result<()>> = Vec::new();
+    let mut steps: Vec<fn() -> Result<()>> = vec![test::compile_unit_tests, || sim::simulator().map(drop)];
     if arguments.iter().any(|argument| argument == test::ALL) {
         steps.extend([test::compile_loom as fn() -> Result<()>, sanitize::compile_short]);
     }
-    steps.push(clippy::compile);
+    steps.extend([clippy::compile, lint::links_resolve]);
     for step in steps {
         // Errors are found again in the foreground.
         let _ = step();

@@ -1,6 +1,7 @@
 //! `cargo xtask lint`: checks the house rules.
 use crate::common::{Checks, cargo, files_under, output, root};
 use crate::counts::Counts;
+use crate::debian_rust::{self, CLIPPY};
 use crate::{atomics, circles, citations, clippy, compatibility, debian_pvm, layers, limits, modules, python};
 use anyhow::{Result, ensure};
 use std::fs;
@@ -68,9 +69,10 @@ pub fn has(command: &str) -> bool {
 }
 
 /// Checks the links between items in doc comments, of private items too.
-fn links_resolve() -> Result<()> {
+pub fn links_resolve() -> Result<()> {
     let arguments = ["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
-    output(cargo().args(arguments).env("RUSTDOCFLAGS", "-D rustdoc::broken_intra_doc_links")).map(drop)
+    let mut cargo = if CLIPPY.is_there() { debian_rust::cargo()? } else { cargo() };
+    output(cargo.args(arguments).env("RUSTDOCFLAGS", "-D rustdoc::broken_intra_doc_links")).map(drop)
 }
 
 fn quiet(arguments: &[&str]) -> Result<()> {

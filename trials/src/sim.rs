@@ -39,7 +39,8 @@ fn costs_grow_slowly() -> Result<bool> {
     Ok(output.status.success())
 }
 
-fn simulator() -> Result<PathBuf> {
+/// Builds the simulator if necessary, and returns its path.
+pub fn simulator() -> Result<PathBuf> {
     sh(cargo().args(["build", "--quiet", "--profile", "sim", "--package", "pvm-sim"]))?;
     let program = target_directory()?.join("sim/pvm-sim");
     if !program.exists() {

@@ -42,8 +42,12 @@ enum Run {
 
 type Part = (&'static str, Run, fn() -> Result<Counts>);
 
-/// The parts of the test, the cheap ones first.
+/// The parts of the test. First come those that wait most of the time, while what the others need is compiled; then the
+/// cheap ones.
 const PARTS: &[Part] = &[
+    ("conformance", Run::Usual, || conform::counted(&[])),
+    ("several hosts", Run::Usual, several_hosts),
+    ("slurm", Run::All, || slurm::counted(&["--short".into(), build::AS_IT_IS.into()])),
     ("unit tests", Run::Usual, unit_tests),
     ("simulator", Run::Usual, || sim::counted(&[])),
     ("binary interface", Run::Usual, || abi::counted(&[])),
@@ -54,9 +58,6 @@ const PARTS: &[Part] = &[
     ("python", Run::Usual, || python::counted(&[build::AS_IT_IS.into()])),
     ("guide", Run::Usual, || guide::counted(&[])),
     ("second user", Run::Usual, || second_user::counted(&[])),
-    ("conformance", Run::Usual, || conform::counted(&[])),
-    ("several hosts", Run::Usual, several_hosts),
-    ("slurm", Run::All, || slurm::counted(&["--short".into(), build::AS_IT_IS.into()])),
     ("emulated Ethernet", Run::All, || ether::counted(&["--short".into()])),
     ("fabric", Run::Usual, || measurement(&["fabric", "--short"])),
     ("papers", Run::All, || measurement(&["papers", "--short", build::AS_IT_IS])),
@@ -68,13 +69,28 @@ const PARTS: &[Part] = &[
     ("demo", Run::Usual, || demo::counted(&[])),
     ("orders of memory accesses", Run::All, loom),
     ("sanitizers", Run::All, sanitize::counted_short),
-    ("house rules", Run::Usual, || lint::counted(&[])),
+    (LAST, Run::Usual, || lint::counted(&[])),
 ];
 
-/// The first of the parts that use little of the processors' time.
-const FIRST_THAT_WAITS: &str = "conformance";
-/// The last part.
+/// The last part, before which the compilation in the background ends: it goes on with the same.
 const LAST: &str = "house rules";
+
+/// The packages whose unit tests are compiled together. Packages that are compiled together get all features of a further
+/// crate that one of them needs. In these groups, those are the features with which the commands, and tests that build
+/// programs, compile them: so no crate is compiled for both.
+const UNIT_TESTS: [&[&str]; 4] = [
+    &["--package=xtask", "--package=trials", "--package=lab"],
+    &[
+        "--workspace",
+        "--exclude=xtask",
+        "--exclude=trials",
+        "--exclude=lab",
+        "--exclude=pvm-core",
+        "--exclude=pvm-tools",
+    ],
+    &["--package=pvm-tools"],
+    &["--package=pvm-core"],
+];
 
 /// Runs the command: `test [--all] [WORD]...` runs the usual parts, all parts, or those whose names contain one of the words.
 pub fn run(arguments: &[String]) -> Result<()> {
@@ -95,14 +111,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
     build::build()?;
     let record = failures::Record::begin().context("cannot write below target")?;
     let mut total = Counts::default();
-    let mut ahead = None;
+    // With a part alone, the compilation of others would only be in its way.
+    let mut ahead = words.is_empty().then(|| Background::start(all).ok()).flatten();
     for (name, _, part) in parts {
         let began = Instant::now();
         println!("== {name}");
-        if words.is_empty() && *name == FIRST_THAT_WAITS {
-            // Without it, everything only takes longer.
-            ahead = Background::start(all).ok();
-        }
         if *name == LAST {
             drop(ahead.take());
         }
@@ -137,7 +150,12 @@ fn measurement(words: &[&str]) -> Result<Counts> {
 }
 
 fn unit_tests() -> Result<Counts> {
-    cargo_test(&["--workspace"], &[])
+    UNIT_TESTS.iter().try_fold(Counts::default(), |total, packages| Ok(total + cargo_test(packages, &[])?))
+}
+
+/// Compiles what [`unit_tests`] runs.
+pub fn compile_unit_tests() -> Result<()> {
+    UNIT_TESTS.iter().try_for_each(|packages| compile(packages, &[]))
 }
 
 /// Runs the scenarios, some conformance programs, and fault tests that take little time, all on several hosts.
@@ -161,7 +179,11 @@ fn loom() -> Result<Counts> {
 
 /// Compiles what [`loom`] runs.
 pub fn compile_loom() -> Result<()> {
-    output(cargo_test_command(LOOM, &loom_environment()?).arg("--no-run")).map(drop)
+    compile(LOOM, &loom_environment()?)
+}
+
+fn compile(arguments: &[&str], environment: &[(&str, PathBuf)]) -> Result<()> {
+    output(cargo_test_command(arguments, environment).arg("--no-run")).map(drop)
 }
 
 const LOOM: &[&str] = &["--release", "--package", "pvm-fmp", "--lib", "loom"];
@@ -226,10 +248,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_at_which_something_begins_or_ends_are_there() {
-        let at = |part| PARTS.iter().position(|(name, ..)| *name == part);
-        assert!(at(FIRST_THAT_WAITS).is_some_and(|first| first < PARTS.len() - 1));
-        assert_eq!(at(LAST), Some(PARTS.len() - 1));
+    fn each_package_is_in_one_group_of_unit_tests() {
+        let words = |start: &str| -> Vec<String> {
+            let all = UNIT_TESTS.iter().copied().flatten();
+            let mut words: Vec<String> = all.filter_map(|word| word.strip_prefix(start)).map(str::to_owned).collect();
+            words.sort();
+            words
+        };
+        assert_eq!(words("--package="), words("--exclude="));
+        assert_eq!(PARTS.last().map(|part| part.0), Some(LAST));
     }
 
     #[test]

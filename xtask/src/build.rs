@@ -33,7 +33,8 @@ const THREAD_FUNCTIONS: &[&str] = &[
     "pthread_rwlock_wrlock", "pthread_self", "pthread_setspecific", "sched_yield",
 ];
 /// The programs, by cargo's names.
-const PROGRAMS: &[&str] = &["pvm", "pvmd", "pvmgetarch"];
+const PROGRAMS: &[&str] = &["pvm", DAEMON, "pvmgetarch"];
+const DAEMON: &str = "pvmd";
 /// The program in C whose tasks `pvm bench` starts.
 const TASKS_OF_BENCH: &str = "pvmbench";
 
@@ -56,26 +57,9 @@ pub fn run(_arguments: &[String]) -> Result<()> {
 /// Makes the distribution tree; fast if nothing has changed.
 pub fn build() -> Result<()> {
     let began = SystemTime::now();
-    let mut cargo = cargo();
-    // The first build takes minutes, so its progress is shown; later, only to a person at a terminal.
-    if !std::io::stderr().is_terminal() && dist().join("lib").join(SONAME).exists() {
-        cargo.arg("--quiet");
-    }
-    cargo.args(["build", "--release", "--package", "libpvm3", "--package", "libfmp"]);
-    cargo.args(["--package", "pvmd", "--package", "pvm-tools"]);
-    sh(&mut cargo)?;
-    let built = target_directory()?.join("release");
-    let tree = dist();
-    for directory in ["bin", "lib/pkgconfig", "include", "share"] {
-        fs::create_dir_all(tree.join(directory))
-            .with_context(|| format!("cannot make {directory} in {}", tree.display()))?;
-    }
-    programs(&built, &tree.join("bin"))?;
-    libraries(&built.join("libpvm3.a"), &tree.join("lib"))?;
+    let (built, tree) = (compile(&["--lib", "--bins"])?, dist());
+    place_core(&built, PROGRAMS, &tree)?;
     fmp_libraries(&built.join("libfmp.a"), &tree.join("lib"))?;
-    for header in files_of(&root().join("include"))? {
-        place(&header, &tree.join("include").join(name_of(&header)), 0o644)?;
-    }
     tasks_of_bench(&tree)?;
     for page in files_of(&root().join("man"))? {
         let section = page.extension().context("a man page ends in its section")?.to_string_lossy().into_owned();
@@ -96,6 +80,39 @@ pub fn build() -> Result<()> {
     completions(&tree)?;
     classic_tree(&tree)?;
     note(began)
+}
+
+/// Makes the part of the distribution tree that a program needs: the library, the headers and the daemon. The console is
+/// not among it: to link it takes as long as to link the daemon.
+pub fn build_core() -> Result<()> {
+    place_core(&compile(&["--lib", "--bin", DAEMON])?, &[DAEMON], &dist())
+}
+
+/// Compiles these targets for the distribution, and returns the directory with them. The packages are always the same:
+/// so are the features of what they use, and nothing is compiled twice.
+fn compile(targets: &[&str]) -> Result<PathBuf> {
+    let mut cargo = cargo();
+    // The first build takes minutes, so its progress is shown; later, only to a person at a terminal.
+    if !std::io::stderr().is_terminal() && dist().join("lib").join(SONAME).exists() {
+        cargo.arg("--quiet");
+    }
+    cargo.args(["build", "--release", "--package", "libpvm3", "--package", "libfmp"]);
+    sh(cargo.args(["--package", "pvmd", "--package", "pvm-tools"]).args(targets))?;
+    Ok(target_directory()?.join("release"))
+}
+
+/// Puts these programs, the library and the headers into the tree.
+fn place_core(built: &Path, names: &[&str], tree: &Path) -> Result<()> {
+    for directory in ["bin", "lib/pkgconfig", "include", "share"] {
+        fs::create_dir_all(tree.join(directory))
+            .with_context(|| format!("cannot make {directory} in {}", tree.display()))?;
+    }
+    programs(built, names, &tree.join("bin"))?;
+    libraries(&built.join("libpvm3.a"), &tree.join("lib"))?;
+    for header in files_of(&root().join("include"))? {
+        place(&header, &tree.join("include").join(name_of(&header)), 0o644)?;
+    }
+    Ok(())
 }
 
 /// Writes for `dist/install.sh`, which calls no cargo as root, when the build began and which program installs it.
@@ -170,8 +187,8 @@ pub fn compiler() -> Result<String> {
     output(Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())).arg("-vV"))
 }
 
-fn programs(built: &Path, bin: &Path) -> Result<()> {
-    for program in PROGRAMS {
+fn programs(built: &Path, names: &[&str], bin: &Path) -> Result<()> {
+    for program in names {
         let (from, to) = (built.join(program), bin.join(program));
         if is_newer(&from, &to) {
             let stripped = to.with_extension("new");

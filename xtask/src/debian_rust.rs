@@ -4,7 +4,8 @@
 //!
 //! It is unpacked to a folder of its own, since it would conflict with other versions.
 
-use crate::common::{output, root};
+use crate::build::target_directory;
+use crate::common::{self, output, root};
 use crate::debian;
 use anyhow::{Context, Result};
 use std::fs;
@@ -63,6 +64,18 @@ pub fn rustc() -> PathBuf {
     folder().join("rustc")
 }
 
+/// Returns the cargo that runs this command, with this compiler and its rustdoc. It checks, and builds nothing that runs.
+pub fn cargo() -> Result<Command> {
+    let rustdoc = folder().join("rustdoc");
+    write_command(&rustdoc, &with_sysroot("usr/bin/rustdoc"))?;
+    let mut command = common::cargo();
+    // The target directory is separate, since different compilers would remove each other's files.
+    command.env("RUSTC", rustc()).env("RUSTDOC", rustdoc).env("CARGO_TARGET_DIR", target_directory()?.join("clippy"));
+    // Some crates compile C, which nobody runs.
+    command.env("CFLAGS", "-O0");
+    Ok(command)
+}
+
 /// Downloads and unpacks the compiler and these parts, unless that has been done.
 pub fn fetch(parts: &[&Part]) -> Result<()> {
     let lacking: Vec<&&Part> = parts.iter().filter(|part| !part.is_there()).collect();
@@ -75,12 +88,14 @@ pub fn fetch(parts: &[&Part]) -> Result<()> {
         packages.extend(COMPILER);
     }
     debian::unpack(&packages, &folder(), &UNWANTED)?;
-    write_command(
-        &rustc(),
-        &format!("{} --sysroot '{}'", with_libraries("usr/bin/rustc"), folder().join("usr").display()),
-    )?;
+    write_command(&rustc(), &with_sysroot("usr/bin/rustc"))?;
     output(Command::new(rustc()).arg("-vV")).context("Debian's Rust does not run here")?;
     lacking.iter().try_for_each(|part| Ok(fs::write(part.mark(), part.packages.join(" "))?))
+}
+
+/// Returns a shell command that runs a program of the compiler, with its standard library.
+fn with_sysroot(program: &str) -> String {
+    format!("{} --sysroot '{}'", with_libraries(program), folder().join("usr").display())
 }
 
 /// Returns a shell command that runs a program from [`folder`] with the libraries from there.

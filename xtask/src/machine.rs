@@ -158,12 +158,22 @@ impl Machine {
             .with_context(|| format!("cannot start {}", program.display()))?;
         // `halt` ends the console, too, perhaps before this write is complete: so errors do not matter.
         let _ = console.stdin.take().context("piped")?.write_all(b"halt\n");
-        let Some(daemon) = self.daemon.as_mut() else { bail!("there is a daemon") };
-        let ended = wait_until(END_TIME_MAX, || matches!(daemon.try_wait(), Ok(Some(_))));
+        let ended = self.daemon_has_ended();
         let _ = console.kill();
         let _ = console.wait();
-        if !ended {
-            bail!("halt does not end the daemon");
+        ended.context("after `halt`")
+    }
+
+    /// Ends the machine by a signal to the daemon, and waits until it has ended.
+    pub fn end(&mut self) -> Result<()> {
+        processes::signal(self.daemon(), Signal::TERM);
+        self.daemon_has_ended().context("after SIGTERM")
+    }
+
+    fn daemon_has_ended(&mut self) -> Result<()> {
+        let Some(daemon) = self.daemon.as_mut() else { bail!("there is a daemon") };
+        if !wait_until(END_TIME_MAX, || matches!(daemon.try_wait(), Ok(Some(_)))) {
+            bail!("the daemon does not end");
         }
         self.daemon = None;
         Ok(())

@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 /// The packages for building and for the demo. (`dist/bootstrap.sh` installs cargo itself.)
 const BUILD: &[&str] = &["gcc", "libc6-dev", "binutils", "make"];
 
-/// The font of figures that are written as PNG.
-const FONT: &str = "fonts-dejavu-core";
+/// Makes a PNG of figures, and the font for it.
+const PNG: [&str; 2] = ["librsvg2-bin", "fonts-dejavu-core"];
 
 /// The packages for tests.
 const TEST: &[&str] = &[
@@ -21,7 +21,8 @@ const TEST: &[&str] = &[
     "aspell",
     "aspell-en",
     "cmake",
-    FONT,
+    PNG[0],
+    PNG[1],
     "g++",
     "gfortran",
     "groff-base",
@@ -44,7 +45,7 @@ const TEST: &[&str] = &[
 
 /// The packages for comparisons. Debian's two MPIs coexist; each has commands of its own (`mpicc.openmpi`, ...). Newer
 /// MPIs come as Python wheels ([`mpi_wheels`]).
-const BENCH: &[&str] = &[FONT, "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev", "python3-venv"];
+const BENCH: &[&str] = &[PNG[0], PNG[1], "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev", "python3-venv"];
 
 /// The packages for `cargo xtask unlike`: the cross compilers, and the emulators of other machines.
 const UNLIKE: &[&str] = &[

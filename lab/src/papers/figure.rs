@@ -1,15 +1,18 @@
 //! Draws a table of the report as SVG and as PNG.
 
-use super::png::{self, Canvas};
 use super::sheet::{Cells, Column, Plot, Sheet, number_text};
 use crate::bench::tables::size_text;
-use ab_glyph::FontVec;
+use crate::common::{in_path, output};
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const SIZE: (u32, u32) = (960, 600);
+/// The program that makes a PNG of an SVG, and the size of the PNG.
+const CONVERTER: &str = "rsvg-convert";
+const ZOOM: &str = "--zoom=2";
 /// The height of a line of the text above a figure, in pixels.
 const TEXT_HEIGHT: u32 = 18;
 /// The width of a bar of the legend, in pixels.
@@ -33,7 +36,7 @@ fn size(about: &[String]) -> (u32, u32) {
     (SIZE.0, SIZE.1 + TEXT_HEIGHT * about.len() as u32)
 }
 
-/// Draws a table below the text `about`. Returns the files, without a PNG if there is no font for it. Returns no files
+/// Draws a table below the text `about`. Returns the files, without a PNG if no program makes one. Returns no files
 /// if the table has no values.
 pub fn draw(sheet: &Sheet, cells: &Cells, about: &[String], directory: &Path) -> Result<Vec<PathBuf>> {
     let has_value = |row: &String| sheet.columns.iter().any(|column| cells.median(sheet, row, &column.name).is_some());
@@ -44,11 +47,17 @@ pub fn draw(sheet: &Sheet, cells: &Cells, about: &[String], directory: &Path) ->
     let path = directory.join(&sheet.id);
     let mut files = vec![path.with_extension("svg")];
     figure.draw(&SVGBackend::new(&files[0], size(about)).into_drawing_area())?;
-    if let Some(font) = png::font() {
-        files.push(path.with_extension("png"));
-        figure.draw_png(&font, &files[1])?;
+    if makes_png() {
+        let picture = path.with_extension("png");
+        output(Command::new(CONVERTER).arg(ZOOM).arg("--output").args([&picture, &files[0]]))?;
+        files.push(picture);
     }
     Ok(files)
+}
+
+/// Returns whether the program is there that makes a PNG of each figure.
+pub fn makes_png() -> bool {
+    in_path(CONVERTER)
 }
 
 fn fail(error: impl std::fmt::Display) -> anyhow::Error {
@@ -69,17 +78,10 @@ struct Point {
     high: f64,
 }
 
-type Area<DB> = DrawingArea<DB, Shift>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 impl Figure<'_> {
-    fn draw_png(&self, font: &FontVec, path: &Path) -> Result<()> {
-        let mut pixels = Vec::new();
-        let size = size(self.about);
-        self.draw(&Canvas::new(size, &mut pixels, font).into_drawing_area())?;
-        Canvas::save(size, &pixels, path)
-    }
-
-    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Result<()> {
+    fn draw(&self, area: &Area<'_>) -> Result<()> {
         area.fill(&WHITE).map_err(fail)?;
         let small = ("sans-serif", 14).into_text_style(area);
         for (place, line) in self.about.iter().enumerate() {
@@ -111,7 +113,7 @@ impl Figure<'_> {
         COLORS[row % COLORS.len()]
     }
 
-    fn lines<DB: DrawingBackend>(&self, area: &Area<DB>) -> Result<()> {
+    fn lines(&self, area: &Area<'_>) -> Result<()> {
         let rows: Vec<(usize, Vec<Point>)> =
             self.sheet.rows.iter().map(|row| self.points(row)).enumerate().filter(|row| !row.1.is_empty()).collect();
         let all = || rows.iter().flat_map(|row| &row.1);
@@ -158,7 +160,7 @@ impl Figure<'_> {
     }
 
     /// Draws a group of bars for each column.
-    fn bars<DB: DrawingBackend>(&self, area: &Area<DB>) -> Result<()> {
+    fn bars(&self, area: &Area<'_>) -> Result<()> {
         let rows: Vec<(usize, Vec<Point>)> =
             self.sheet.rows.iter().map(|row| self.points(row)).enumerate().filter(|row| !row.1.is_empty()).collect();
         let high = rows.iter().flat_map(|row| &row.1).map(|point| point.high).fold(f64::MIN_POSITIVE, f64::max);
@@ -226,7 +228,7 @@ mod tests {
             }
             // A row without values is not in the legend.
             assert!(!text.contains("other"));
-            assert_eq!(files.len() == 2, png::font().is_some());
+            assert_eq!(files.len() == 2, makes_png());
             assert!(draw(&sheet, &Cells::default(), &[], folder.path()).unwrap().is_empty());
         }
     }

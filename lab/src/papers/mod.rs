@@ -7,7 +7,6 @@
 
 mod experiments;
 mod figure;
-mod png;
 mod report;
 mod sheet;
 mod stage;

@@ -1,10 +1,10 @@
 //! Writes the report: Markdown, a CSV file and a figure for each table.
 
+use super::Form;
 use super::experiments::Experiment;
 use super::figure;
 use super::sheet::{Cell, Cells, Sheet, number_text};
 use super::store::{Record, Store};
-use super::{Form, png};
 use crate::bench::tables::size_text;
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -34,8 +34,9 @@ pub struct Part {
 /// Writes all files of the report. Returns the names of the written files.
 pub fn write(store: &Store, form: Form, parts: &[Part]) -> Result<Vec<String>> {
     let mut text = HEAD.to_owned();
-    if png::font().is_none() {
-        text += "The figures exist as SVG only: the font for PNG is missing (`cargo xtask setup bench`).\n\n";
+    if !figure::makes_png() {
+        text +=
+            "The figures exist as SVG only: rsvg-convert, which makes PNG, is missing (`cargo xtask setup bench`).\n\n";
     }
     let mut files = vec![FILE.to_owned()];
     for part in parts {

@@ -1,6 +1,6 @@
 //! Finds the modules of a crate, what each of them defines, and the paths that it uses.
 use super::tokens::{self, Token};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -48,8 +48,9 @@ fn read_file(
     parent: Option<usize>,
 ) -> Result<usize> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    let tokens = tokens::without_tests(&tokens::of(&text));
-    read_module(modules, name, &tokens, folder, parent).with_context(|| file.display().to_string())
+    tokens::of(&text)
+        .and_then(|tokens| read_module(modules, name, &tokens, folder, parent))
+        .with_context(|| file.display().to_string())
 }
 
 /// Adds the module with this text, and returns its number.
@@ -62,84 +63,83 @@ fn read_module(
 ) -> Result<usize> {
     let own = modules.len();
     modules.push(Module { name: name.to_owned(), parent, ..Module::default() });
-    let mut place = 0;
-    while let Some(token) = tokens.get(place) {
-        let name = tokens.get(place + 1).and_then(Token::word).unwrap_or_default().to_owned();
-        match token.word() {
-            Some("mod") if tokens.get(place + 2) == Some(&Token::Sign(';')) => {
-                let inner = folder.join(&name);
-                let files = [folder.join(format!("{name}.rs")), inner.join("mod.rs")];
-                let file =
-                    files.iter().find(|path| path.exists()).with_context(|| format!("no file for mod {name}"))?;
-                let child = read_file(modules, &name, file, &inner, Some(own))?;
-                modules[own].children.insert(name, child);
-                place += 3;
-            }
-            Some("mod") if tokens.get(place + 2) == Some(&Token::Sign('{')) => {
-                let end = tokens::after_bracket(tokens, place + 2);
-                let inside = &tokens[place + 3..end - 1];
-                let child = read_module(modules, &name, inside, &folder.join(&name), Some(own))?;
-                modules[own].children.insert(name, child);
-                place = end;
-            }
-            // `use<'a>` is a bound, no import.
-            Some("use") if tokens.get(place + 1) != Some(&Token::Sign('<')) => {
-                let end = place + tokens[place..].iter().position(|token| *token == Token::Sign(';')).unwrap_or(0);
-                ensure!(end > place, "a use without an end");
-                read_use(&mut modules[own], &tokens[place + 1..end], &Names::new());
-                place = end + 1;
-            }
-            Some("impl") if begins_item(tokens, place) => {
-                place = after_angles(tokens, place + 1);
-                let (path, end) = read_path(tokens, place);
-                if tokens.get(after_angles(tokens, end)).is_some_and(|token| !token.is_word("for")) {
-                    modules[own].impls.insert(path);
-                }
-            }
-            Some("macro_rules") => {
-                let name = tokens.get(place + 2).and_then(Token::word).unwrap_or_default().to_owned();
-                modules[own].defined.insert(name);
-                place += 3;
-            }
-            Some(word) if ITEMS.contains(&word) => {
-                modules[own].defined.insert(name);
-                place += 1;
-            }
-            Some(_) if tokens.get(place + 1) == Some(&Token::Path) => {
-                let (names, next) = read_path(tokens, place);
-                // After a sign such as `>` the path begins with a type, and is no path of modules.
-                if place == 0 || tokens[place - 1] != Token::Path {
-                    modules[own].paths.insert(names);
-                }
-                place = next;
-            }
-            _ => place += 1,
-        }
-    }
+    read_tokens(modules, own, tokens, folder)?;
     Ok(own)
 }
 
-/// Returns whether an item begins at this place: in front of it is the end of another one, or of an attribute.
-fn begins_item(tokens: &[Token], place: usize) -> bool {
-    let before = place.checked_sub(1).map(|before| &tokens[before]);
-    before.is_none_or(|token| matches!(token, Token::Sign('}' | ';' | ']')))
-}
-
-/// Returns the path at this place, and the place after it.
-fn read_path(tokens: &[Token], place: usize) -> (Names, usize) {
-    let mut names: Names = tokens.get(place).and_then(Token::word).map(str::to_owned).into_iter().collect();
-    let mut next = place + 1;
-    while let Some([Token::Path, Token::Word(name)]) = tokens.get(next..next + 2) {
-        names.push(name.clone());
-        next += 2;
+/// Adds what these tokens of a module define and use, and its submodules.
+fn read_tokens(modules: &mut Vec<Module>, own: usize, tokens: &[Token], folder: &Path) -> Result<()> {
+    let mut rest = tokens;
+    let mut before = None;
+    while !rest.is_empty() {
+        let length = match rest {
+            [Token::Word(word), Token::Word(name), Token::Sign(';'), ..] if word == "mod" => {
+                let inner = folder.join(name);
+                let files = [folder.join(format!("{name}.rs")), inner.join("mod.rs")];
+                let file =
+                    files.iter().find(|path| path.exists()).with_context(|| format!("no file for mod {name}"))?;
+                let child = read_file(modules, name, file, &inner, Some(own))?;
+                modules[own].children.insert(name.clone(), child);
+                3
+            }
+            [Token::Word(word), Token::Word(name), Token::Group('{', inside), ..] if word == "mod" => {
+                let child = read_module(modules, name, inside, &folder.join(name), Some(own))?;
+                modules[own].children.insert(name.clone(), child);
+                3
+            }
+            // `use<'a>` is a bound, no import.
+            [Token::Word(word), next, ..] if word == "use" && *next != Token::Sign('<') => {
+                let end = rest.iter().position(|token| *token == Token::Sign(';')).context("a use without an end")?;
+                read_use(&mut modules[own], &rest[1..end], &Names::new());
+                end + 1
+            }
+            [Token::Word(word), after @ ..] if word == "impl" && begins_item(before) => {
+                let from = after_angles(after);
+                let names = from.first().and_then(Token::word).map_or_else(Names::new, |first| path(first, &from[1..]));
+                let to = &from[(2 * names.len()).saturating_sub(1)..];
+                if after_angles(to).first().and_then(Token::word) != Some("for") {
+                    modules[own].impls.insert(names);
+                }
+                rest.len() - to.len()
+            }
+            [Token::Word(word), Token::Sign('!'), Token::Word(name), ..] if word == "macro_rules" => {
+                modules[own].defined.insert(name.clone());
+                3
+            }
+            [Token::Word(word), Token::Word(name), ..] if ITEMS.contains(&&**word) => {
+                modules[own].defined.insert(name.clone());
+                1
+            }
+            [Token::Word(word), Token::Path, ..] => {
+                let names = path(word, &rest[1..]);
+                let length = 2 * names.len() - 1;
+                // After a sign such as `>` the path begins with a type, and is no path of modules.
+                if before != Some(&Token::Path) {
+                    modules[own].paths.insert(names);
+                }
+                length
+            }
+            [Token::Group(_, inside), ..] => {
+                read_tokens(modules, own, inside, folder)?;
+                1
+            }
+            _ => 1,
+        };
+        before = Some(&rest[length - 1]);
+        rest = &rest[length..];
     }
-    (names, next)
+    Ok(())
 }
 
-/// Returns the place after the parameters `<...>` that begin at this place, if they do.
-fn after_angles(tokens: &[Token], start: usize) -> usize {
+/// Returns whether an item begins behind this token: the end of another one, or of an attribute.
+fn begins_item(before: Option<&Token>) -> bool {
+    before.is_none_or(|token| matches!(token, Token::Sign(';') | Token::Group('{' | '[', _)))
+}
+
+/// Returns the tokens behind the parameters `<...>`, if these begin here.
+fn after_angles(tokens: &[Token]) -> &[Token] {
     let mut depth = 0;
-    for (place, token) in tokens.iter().enumerate().skip(start) {
+    for (place, token) in tokens.iter().enumerate() {
         match token {
             Token::Sign('<') => depth += 1,
             // Not the end of an arrow.
@@ -147,10 +147,20 @@ fn after_angles(tokens: &[Token], start: usize) -> usize {
             _ => {}
         }
         if depth == 0 {
-            return if place == start { start } else { place + 1 };
+            return if place == 0 { tokens } else { &tokens[place + 1..] };
         }
     }
-    tokens.len()
+    &[]
+}
+
+/// Returns the path that begins with this name.
+fn path(first: &str, mut rest: &[Token]) -> Names {
+    let mut names = vec![first.to_owned()];
+    while let [Token::Path, Token::Word(name), after @ ..] = rest {
+        names.push(name.clone());
+        rest = after;
+    }
+    names
 }
 
 /// Adds what a `use` brings in. `start` is the path in front of these tokens.
@@ -168,11 +178,8 @@ fn read_use(module: &mut Module, tokens: &[Token], start: &Names) {
                 module.globs.insert(names);
                 return;
             }
-            Token::Sign('{') => {
-                let inside = &tokens[place + 1..tokens::after_bracket(tokens, place) - 1];
-                for part in parts(inside) {
-                    read_use(module, part, &names);
-                }
+            Token::Group(_, inside) => {
+                tokens::parts(inside).for_each(|part| read_use(module, part, &names));
                 return;
             }
             Token::Sign(_) => return,
@@ -188,24 +195,4 @@ fn read_use(module: &mut Module, tokens: &[Token], start: &Names) {
         let name = if name == "_" { names.join("::") } else { name };
         module.imported.insert(name, names);
     }
-}
-
-/// Returns the parts of a list between its commas.
-fn parts(tokens: &[Token]) -> Vec<&[Token]> {
-    let mut parts = Vec::new();
-    let (mut start, mut place) = (0, 0);
-    while place < tokens.len() {
-        match tokens[place] {
-            Token::Sign('{') => place = tokens::after_bracket(tokens, place),
-            Token::Sign(',') => {
-                parts.push(&tokens[start..place]);
-                place += 1;
-                start = place;
-            }
-            _ => place += 1,
-        }
-    }
-    parts.push(&tokens[start..]);
-    parts.retain(|part| !part.is_empty());
-    parts
 }

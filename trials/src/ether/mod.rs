@@ -2,7 +2,7 @@
 //! a switch with small buffers.
 //!
 //! [`model`] decides, in simulated time, when each frame arrives; [`device`] reads and writes the frames of real hosts
-//! at these times. The command compares the model with [`theory`], and runs TCP over devices ([`real`]).
+//! at these times. Unit tests compare the model with theory; the command runs TCP over devices ([`real`]).
 
 pub mod device;
 mod hub;
@@ -10,10 +10,10 @@ pub mod model;
 mod real;
 mod schedule;
 mod switch;
-mod theory;
+#[cfg(test)]
+mod theory_tests;
 pub mod wire;
 
-use crate::common::Checks;
 use crate::counts::Counts;
 use crate::hosts::network::{Network, Wiring};
 use crate::hosts::{sandbox, tap};
@@ -23,9 +23,8 @@ use model::{Config, Medium};
 use std::path::{Path, PathBuf};
 use wire::Rate;
 
-const USAGE: &str = "ether [--model] [--short] [--seed N]
-  --model        the model alone, compared with theory; without TCP over devices
-  --short        without the model, which unit tests check too, and with fewer runs over devices
+const USAGE: &str = "ether [--short] [--seed N]
+  --short        fewer runs over devices
   --seed N       other random numbers
 ether --script FILE [--hosts N] [--rate 10|100|1000] [--switch BYTES] [--slowdown N] [--seed N]
   --script FILE  run a shell script on the first of some hosts, then print the counters
@@ -36,7 +35,6 @@ ether --script FILE [--hosts N] [--rate 10|100|1000] [--switch BYTES] [--slowdow
 
 /// The options of the command line.
 struct Options {
-    only_model: bool,
     is_short: bool,
     script: Option<PathBuf>,
     hosts: usize,
@@ -45,12 +43,11 @@ struct Options {
 
 fn parse(arguments: &[String]) -> Result<Options> {
     let config = Config::new(Rate::Ten, Medium::Hub);
-    let mut options = Options { only_model: false, is_short: false, script: None, hosts: 4, config };
+    let mut options = Options { is_short: false, script: None, hosts: 4, config };
     let (mut rate, mut medium, mut seed, mut slowdown) = (config.rate, config.medium, config.seed, config.slowdown);
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
-            Long("model") => options.only_model = true,
             Long("short") => options.is_short = true,
             Long("script") => options.script = Some(parser.value()?.into()),
             Long("hosts") => options.hosts = parser.value()?.parse()?,
@@ -76,28 +73,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
 /// Runs the command as a part of `cargo xtask test`.
 pub fn counted(arguments: &[String]) -> Result<Counts> {
-    let options = parse(arguments)?;
-    let mut checks = Checks::default();
-    if options.script.is_none() && !options.is_short {
-        for (name, check) in theory::CHECKS {
-            let result = check(options.config.seed);
-            if let Ok(measured) = &result {
-                println!("{name}:\n  {}", measured.replace("; ", "\n  "));
-            }
-            checks.check(name, result.map(drop));
-        }
-    }
-    let counts = checks.counts();
-    if options.only_model {
-        return Ok(counts);
-    }
+    parse(arguments)?;
     if let Some(obstacle) = sandbox::obstacle().or_else(tap::obstacle) {
-        return Ok(counts + Counts::skip(obstacle));
+        return Ok(Counts::skip(obstacle));
     }
     device::compile()?;
     let mut words = vec!["ether"];
     words.extend(arguments.iter().map(String::as_str));
-    Ok(counts + Counts::parse(&sandbox::run(&words)?)?)
+    Counts::parse(&sandbox::run(&words)?)
 }
 
 fn inside(folder: &Path, options: &Options) -> Result<Counts> {

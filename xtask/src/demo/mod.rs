@@ -19,7 +19,7 @@ const KILL_AT_TILES: [u32; 2] = [200, 40];
 /// Runs the command.
 pub fn run(_arguments: &[String]) -> Result<()> {
     println!("hpvm: the release build (some minutes the first time)");
-    build::build()?;
+    build::build_core()?;
     measure::warn_when_busy();
     let began = Instant::now();
     let picture = directory()?.join("farm.png");
@@ -103,7 +103,7 @@ fn farm(options: &[&str], kill_at: u32, cores: u32, picture: &Path) -> Result<()
         ensure!(run.checksum == first.checksum, "the pictures differ: {} and {}", first.checksum, run.checksum);
     }
     println!("  All pictures are the same (checksum {}).", first.checksum);
-    machine.halt()?;
+    machine.end()?;
     machine.nothing_is_left()
 }
 
