@@ -52,7 +52,7 @@ int main(int argc, char **argv)
             start_standby();
             has_standby = 1;
         }
-        usleep(20000);                              /* the work of a real program */
+        usleep(50000);                              /* the work of a real program */
         step++;
         sum += step * step;
     }
