@@ -138,7 +138,7 @@ pub const TARGETS: &[Target] = &[
                     "fail",
                     "take",
                     "release",
-                    "give",
+                    "reopen",
                     "finish_failure",
                 ],
             ),
