@@ -109,6 +109,8 @@ fn what_is_written_is_there_by_whichever_way_it_went() {
                 let time = Duration::from_secs(u64::from(is_slow && mode == CopyMode::Cached));
                 heap.borrow_mut().copy_policy.record(mode, PIECE_BYTES, time + Duration::from_micros(1));
             }
+            // The copies below are timed, too, so what is best may change with each.
+            assert_eq!(heap.borrow().copy_policy.best() == CopyMode::Past, is_slow);
             let mut done = 0;
             for piece in data.chunks(PIECE_BYTES) {
                 block.write(offset + done, piece);
@@ -117,7 +119,6 @@ fn what_is_written_is_there_by_whichever_way_it_went() {
             let mut copy = vec![0; BYTES];
             block.read(offset, &mut copy);
             assert!(copy == data, "slow {is_slow}, offset {offset}");
-            assert_eq!(heap.borrow_mut().copy_policy.choose(1).mode == CopyMode::Past, is_slow);
         }
     }
 }
