@@ -29,6 +29,14 @@ impl End {
         self.links.connector.port()
     }
 
+    fn receive_all(&mut self, host: Tid) {
+        while let Some(received) = self.links.receive(host) {
+            if let Received::Frame(frame) = received {
+                self.frames.push((host, frame));
+            }
+        }
+    }
+
     /// Takes one step, as the daemon's loop does.
     fn turn(&mut self) {
         self.links.flush_all();
@@ -42,15 +50,11 @@ impl End {
             if flags.contains(EventFlags::OUT) {
                 self.links.flush(host);
             }
-            while let Some(frame) = self.links.receive(host) {
-                self.frames.push((host, frame));
-            }
+            self.receive_all(host);
         }
         while let Some(event) = self.links.poll_event() {
             if let LinkEvent::Up { host, .. } | LinkEvent::Resumed { host } = event {
-                while let Some(frame) = self.links.receive(host) {
-                    self.frames.push((host, frame));
-                }
+                self.receive_all(host);
             }
             self.seen.push(event);
         }

@@ -29,10 +29,21 @@ const TIE_MEMORY: Duration = Duration::from_secs(600);
 pub(super) struct LinkHealth {
     /// The number of recent beat intervals that were bad (see `link_quality`).
     pub bad_beats: u32,
-    /// Whether the last frame arrived in time.
-    pub received_in_time: bool,
+    /// What the master hears of the host.
+    pub hearing: Hearing,
     /// The latest time at which the host was alive for certain: what arrived later may have been under way.
     pub alive_at: Time,
+}
+
+/// What the master hears of a host on its own link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hearing {
+    /// The last frame arrived in time.
+    InTime,
+    /// It did not.
+    Late,
+    /// The connection has broken, and another one is being made: soon it will be known whether the host has ended.
+    Remade,
 }
 
 /// The decision about a pair.
@@ -97,7 +108,8 @@ impl Suspicions {
         let (eviction, pair, tie) = self.pairs.iter().find_map(|(pair, known)| {
             let evidence = [0, 1].map(|end| self.evidence_against(pair, known, end, &health));
             let (least, most) = (evidence[0].min(evidence[1]), evidence[0].max(evidence[1]));
-            if most - least < CLEAR_MARGIN && now < known.since + patience {
+            let is_remade = pair.iter().any(|host| health(*host).hearing == Hearing::Remade);
+            if (is_remade || most - least < CLEAR_MARGIN) && now < known.since + patience {
                 return None;
             }
             // Without a difference, the host with the higher number is removed, because it joined later.
@@ -136,18 +148,18 @@ impl Suspicions {
     /// Returns the weight of the evidence against host `end` of a pair.
     fn evidence_against(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: &impl Fn(Tid) -> LinkHealth) -> u32 {
         let link = health(pair[end]);
-        let own = if link.received_in_time { link.bad_beats } else { HISTORY_BEATS };
+        let own = if link.hearing == Hearing::InTime { link.bad_beats } else { HISTORY_BEATS };
         own + OTHER_WEIGHT * self.missing_peers(pair, known, end, health)
     }
 
     /// Returns the evidence against host `end` of a pair as text.
     fn reason(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: &impl Fn(Tid) -> LinkHealth) -> String {
         let link = health(pair[end]);
-        let own = match link.received_in_time {
-            true => {
+        let own = match link.hearing {
+            Hearing::InTime => {
                 format!("{} of the last {HISTORY_BEATS} beats of the master's own link to it were bad", link.bad_beats)
             }
-            false => "the master does not hear it either".to_owned(),
+            Hearing::Late | Hearing::Remade => "the master does not hear it either".to_owned(),
         };
         format!("{own}, and {} others miss it", self.missing_peers(pair, known, end, health))
     }
@@ -158,7 +170,7 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(10);
-    const FINE: LinkHealth = LinkHealth { bad_beats: 0, received_in_time: true, alive_at: Duration::MAX };
+    const FINE: LinkHealth = LinkHealth { bad_beats: 0, hearing: Hearing::InTime, alive_at: Duration::MAX };
 
     fn host(number: u32) -> (Tid, String) {
         (Tid::host_number(number), format!("h{number}"))
@@ -183,8 +195,22 @@ mod tests {
         // The same host is removed if the master receives nothing from it.
         let mut suspicions = Suspicions::default();
         suspicions.report(ill.clone(), well.clone(), now);
-        let health = |tid| LinkHealth { received_in_time: tid != Tid::host_number(3), ..FINE };
-        assert_eq!(evicted(&mut suspicions, now, health), Some(ill.0));
+        let late = |tid| if tid == Tid::host_number(3) { LinkHealth { hearing: Hearing::Late, ..FINE } } else { FINE };
+        assert_eq!(evicted(&mut suspicions, now, late), Some(ill.0));
+    }
+
+    /// A host has ended. Another one, whose link to the master was bad for a while, is the first that can prove it.
+    #[test]
+    fn nobody_goes_while_the_master_makes_its_own_connection_to_one_of_them_again() {
+        let (mut suspicions, now) = (Suspicions::default(), Duration::from_secs(50));
+        let (well, ended) = (host(3), host(4));
+        suspicions.report(well.clone(), ended.clone(), now);
+        let health = |tid| match tid == Tid::host_number(3) {
+            true => LinkHealth { bad_beats: 7, ..FINE },
+            false => LinkHealth { hearing: Hearing::Remade, ..FINE },
+        };
+        assert_eq!(evicted(&mut suspicions, now, health), None);
+        assert_eq!(evicted(&mut suspicions, now + PATIENCE, health), Some(ended.0));
     }
 
     #[test]
