@@ -251,6 +251,29 @@ fn false_acknowledgements_end_the_link() {
     }
 }
 
+#[test]
+fn a_host_that_continues_in_the_middle_of_a_frame_is_given_up() {
+    let ([mut one, mut two], addresses) = both_callable();
+    one.links.send(tid(TWO), &line(100, 1));
+    one.links.send(tid(TWO), &line(100, 2));
+    drive(&mut [&mut one, &mut two], |ends| ends[1].frames.len() == 2);
+    // Host 2 calls again, and lies about what it has received.
+    let key = one.links.connector.identity().public();
+    let now = Instant::now();
+    two.links.connector.connect_control(1 << 40, &addresses[..1], None, key, PATIENCE, now);
+    let has_link = |end: &mut End| {
+        end.seen.iter().position(|event| matches!(event, LinkEvent::DirectReady { .. })).map(|at| end.seen.remove(at))
+    };
+    let mut link = loop {
+        [&mut one, &mut two].into_iter().for_each(End::turn);
+        if let Some(LinkEvent::DirectReady { link, .. }) = has_link(&mut two) {
+            break link;
+        }
+    };
+    link.send(ACKNOWLEDGEMENT, &7_u64.to_le_bytes(), &[]).unwrap();
+    drive(&mut [&mut one, &mut two], |ends| ends[0].is_down(tid(TWO)));
+}
+
 /// Returns the two hosts as `linked` does, and the address at which each can be called.
 fn both_callable() -> ([End; 2], [SocketAddr; 2]) {
     let (mut one, two) = linked(false);
