@@ -123,9 +123,12 @@ impl Session {
                 // If both sides have called at once, this may be a connection that the other side has replaced: it has
                 // acknowledged more since. What is sent here is then not read.
                 self.sent.resume(position.max(self.sent.acknowledged()), drop)?;
-                self.connection = Connection::Open;
                 // Only whole frames are acknowledged.
-                self.sent.current().is_none_or(|(_, done)| done == 0).then_some(()).ok_or(ProtocolViolation)
+                if self.sent.current().is_some_and(|(_, done)| done > 0) {
+                    return Err(ProtocolViolation);
+                }
+                self.connection = Connection::Open;
+                Ok(())
             }
             Connection::Broken => Err(ProtocolViolation),
         }
@@ -303,6 +306,7 @@ mod tests {
             let mut session = opened(2, 1);
             session.connect();
             assert_eq!(session.handle_acknowledgement(position), result, "continued at {position}");
+            assert_eq!(session.next_frame().is_some(), result.is_ok(), "after a violation nothing is sent");
         }
         let mut session = opened(2, 2);
         session.handle_acknowledgement(one).unwrap();

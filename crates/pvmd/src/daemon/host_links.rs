@@ -1,7 +1,7 @@
 //! Links to other hosts. This file passes the machine's orders to the links, and the links' events to the machine.
 use super::Daemon;
 use crate::frame_budget::FrameBudget;
-use crate::host_links::{HostLinks, LinkEvent};
+use crate::host_links::{HostLinks, LinkEvent, Received};
 use crate::route::Route;
 use crate::settings::Settings;
 use pvm_core::machine::Rank;
@@ -147,13 +147,16 @@ impl Daemon {
         let mut budget = FrameBudget::new();
         self.host_links.expect_more(host);
         while budget.take() {
-            let Some(frame) = self.host_links.receive(host) else {
+            let Some(received) = self.host_links.receive(host) else {
                 // Even an incomplete frame shows that the host is alive.
                 self.machine.handle_heard(self.now(), host);
                 self.dispatch_link_events();
                 return self.execute_actions();
             };
-            self.machine.handle_host_frame(self.now(), host, frame);
+            match received {
+                Received::Frame(frame) => self.machine.handle_host_frame(self.now(), host, frame),
+                Received::Acknowledgement => self.machine.handle_heard(self.now(), host),
+            }
             self.execute_actions();
         }
         if self.host_links.has_unread(host) {

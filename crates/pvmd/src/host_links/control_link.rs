@@ -52,6 +52,15 @@ impl From<LinkError> for Failure {
     }
 }
 
+/// What has come on a link. A host may send any number of either kind, so both count in its budget.
+#[allow(clippy::large_enum_variant)] // it is handed on at once
+pub enum Received {
+    /// A frame of the core.
+    Frame(Frame),
+    /// An acknowledgement.
+    Acknowledgement,
+}
+
 impl ControlLink {
     /// Begins a session, without a connection.
     pub fn new(kept_bytes_max: usize) -> ControlLink {
@@ -143,11 +152,11 @@ impl ControlLink {
 
     // ----- receiving
 
-    /// Returns the next complete frame.
-    pub fn receive(&mut self, epoll: &OwnedFd, host: Tid) -> Result<Option<Frame>, Failure> {
+    /// Returns the next complete frame of either kind.
+    pub fn receive(&mut self, epoll: &OwnedFd, host: Tid) -> Result<Option<Received>, Failure> {
         let Some(connection) = &mut self.connection else { return Ok(None) };
         let was_open = self.session.is_open();
-        let frame = receive(&mut self.session, &mut connection.link)?;
+        let received = receive(&mut self.session, &mut connection.link)?;
         let position = self.session.take_acknowledgement(false);
         // The frame counts as received, so it must not be lost for a failure here. The next read fails, too.
         if let Some(position) = position {
@@ -156,7 +165,7 @@ impl ControlLink {
         if position.is_some() || !was_open {
             let _ = self.write(epoll, host);
         }
-        Ok(frame)
+        Ok(received)
     }
 
     /// Returns whether frames, or the end of the connection, can be taken although no event of the socket will report them.
@@ -198,21 +207,20 @@ fn write(session: &mut Session, link: &mut Link) -> Result<(), LinkError> {
     }
 }
 
-/// Takes the next complete frame of the core, and the acknowledgements before it.
-fn receive(session: &mut Session, link: &mut Link) -> Result<Option<Frame>, LinkError> {
-    while let Some((head, body)) = link.receive_whole()? {
-        match (head.kind, head.header()) {
-            (CONTROL_FRAME, []) => {
-                let counted = session.count_received(body.len()).ok();
-                return counted.and_then(|()| wire::decode(body)).map(Some).ok_or(LinkError::Malformed);
-            }
-            (ACKNOWLEDGEMENT, header) if body.is_empty() => {
-                let position = header.try_into().ok().map(u64::from_le_bytes);
-                let result = position.and_then(|position| session.handle_acknowledgement(position).ok());
-                result.ok_or(LinkError::Malformed)?;
-            }
-            _ => return Err(LinkError::Malformed),
+/// Takes the next complete frame of either kind.
+fn receive(session: &mut Session, link: &mut Link) -> Result<Option<Received>, LinkError> {
+    let Some((head, body)) = link.receive_whole()? else { return Ok(None) };
+    let received = match (head.kind, head.header()) {
+        (CONTROL_FRAME, []) => {
+            let counted = session.count_received(body.len()).ok();
+            counted.and_then(|()| wire::decode(body)).map(Received::Frame)
         }
-    }
-    Ok(None)
+        (ACKNOWLEDGEMENT, header) if body.is_empty() => {
+            let position = header.try_into().ok().map(u64::from_le_bytes);
+            let result = position.and_then(|position| session.handle_acknowledgement(position).ok());
+            result.map(|()| Received::Acknowledgement)
+        }
+        _ => None,
+    };
+    received.map(Some).ok_or(LinkError::Malformed)
 }

@@ -9,6 +9,7 @@
 mod control_link;
 mod ticket;
 
+pub use self::control_link::Received;
 #[cfg(test)]
 pub use self::control_link::{ACKNOWLEDGEMENT, CONTROL_FRAME};
 use self::control_link::{ControlLink, Failure};
@@ -395,7 +396,7 @@ impl HostLinks {
     }
 
     /// Returns the next complete frame of a host.
-    pub fn receive(&mut self, host: Tid) -> Option<Frame> {
+    pub fn receive(&mut self, host: Tid) -> Option<Received> {
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else {
             self.continue_close(host);
             return None;

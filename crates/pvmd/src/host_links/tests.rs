@@ -29,6 +29,14 @@ impl End {
         self.links.connector.port()
     }
 
+    fn receive_all(&mut self, host: Tid) {
+        while let Some(received) = self.links.receive(host) {
+            if let Received::Frame(frame) = received {
+                self.frames.push((host, frame));
+            }
+        }
+    }
+
     /// Takes one step, as the daemon's loop does.
     fn turn(&mut self) {
         self.links.flush_all();
@@ -42,15 +50,11 @@ impl End {
             if flags.contains(EventFlags::OUT) {
                 self.links.flush(host);
             }
-            while let Some(frame) = self.links.receive(host) {
-                self.frames.push((host, frame));
-            }
+            self.receive_all(host);
         }
         while let Some(event) = self.links.poll_event() {
             if let LinkEvent::Up { host, .. } | LinkEvent::Resumed { host } = event {
-                while let Some(frame) = self.links.receive(host) {
-                    self.frames.push((host, frame));
-                }
+                self.receive_all(host);
             }
             self.seen.push(event);
         }
@@ -245,6 +249,29 @@ fn false_acknowledgements_end_the_link() {
         one.control(tid(TWO)).link().unwrap().send(ACKNOWLEDGEMENT, header, &[]).unwrap();
         drive(&mut [&mut one, &mut two], |ends| ends[1].is_down(tid(ONE)));
     }
+}
+
+#[test]
+fn a_host_that_continues_in_the_middle_of_a_frame_is_given_up() {
+    let ([mut one, mut two], addresses) = both_callable();
+    one.links.send(tid(TWO), &line(100, 1));
+    one.links.send(tid(TWO), &line(100, 2));
+    drive(&mut [&mut one, &mut two], |ends| ends[1].frames.len() == 2);
+    // Host 2 calls again, and lies about what it has received.
+    let key = one.links.connector.identity().public();
+    let now = Instant::now();
+    two.links.connector.connect_control(1 << 40, &addresses[..1], None, key, PATIENCE, now);
+    let has_link = |end: &mut End| {
+        end.seen.iter().position(|event| matches!(event, LinkEvent::DirectReady { .. })).map(|at| end.seen.remove(at))
+    };
+    let mut link = loop {
+        [&mut one, &mut two].into_iter().for_each(End::turn);
+        if let Some(LinkEvent::DirectReady { link, .. }) = has_link(&mut two) {
+            break link;
+        }
+    };
+    link.send(ACKNOWLEDGEMENT, &7_u64.to_le_bytes(), &[]).unwrap();
+    drive(&mut [&mut one, &mut two], |ends| ends[0].is_down(tid(TWO)));
 }
 
 /// Returns the two hosts as `linked` does, and the address at which each can be called.

@@ -85,6 +85,7 @@ impl Membership {
         link.quality.connection_begins();
         core.links.heard(host, core.now);
         self.watch_link(core, host);
+        self.settle_suspicions(core);
     }
 
     /// Handles the news that a call for a new connection has failed.

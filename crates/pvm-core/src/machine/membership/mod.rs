@@ -17,11 +17,12 @@ pub(super) use draining::Draining;
 pub(super) use joining::{Asker, Joining, hosts_joined};
 pub use joining::{KNOWN_AS, WELCOME_WAIT};
 
-use self::suspicions::{Eviction, LinkHealth, Suspicions};
+use self::suspicions::{Eviction, Hearing, LinkHealth, Suspicions};
 use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::host_table::HOSTS_MAX;
+use super::links::{Link, State};
 use super::pending_acks::{Ack, TIMEOUTS_MAX};
 use crate::codes::{Code, SM_HOSTX};
 use crate::encoding::Writer;
@@ -103,9 +104,14 @@ fn beat_interval(core: &Core) -> Duration {
 fn link_health(core: &Core, host: Tid) -> LinkHealth {
     let link = core.links.get(host).filter(|link| link.state.has_session());
     let interval = beat_interval(core);
+    let hearing = match link {
+        Some(Link { state: State::Broken(_), .. }) => Hearing::Remade,
+        Some(link) if core.now <= link.last_received + LATE_BEATS * interval => Hearing::InTime,
+        _ => Hearing::Late,
+    };
     LinkHealth {
         bad_beats: link.map_or(0, |link| link.quality.bad()),
-        received_in_time: link.is_some_and(|link| core.now <= link.last_received + LATE_BEATS * interval),
+        hearing,
         alive_at: link.map_or(Time::ZERO, |link| link.last_received.saturating_sub(interval)),
     }
 }

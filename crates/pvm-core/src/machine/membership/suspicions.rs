@@ -5,11 +5,12 @@
 //! master compares the evidence against each: the quality of the master's own link to the suspect, which no other host
 //! can forge, and the number of other hosts that cannot reach the suspect. A pair counts there once it is confirmed:
 //! the master has heard both since. Otherwise one may have died, and the healthy one that says so first is not to
-//! blame. If the difference is too small, the master waits for more evidence, for at most the host timeout. Then a
-//! small difference suffices, and without any difference the host that joined later is removed. For a while, such a tie
-//! counts as evidence against the host that stays, so a host that lies or breaks its links cannot win ties, and thereby
-//! cause the removal of other hosts, again and again. Ties are remembered by the names of the hosts, because a host
-//! that rejoins gets a new tid.
+//! blame. For the same reason, nobody is removed in favour of a host that the master has not heard since, or to which it
+//! makes its own connection again. If the difference is too small, or one of the two may have died, the master waits for more
+//! evidence, for at most the host timeout. Then a small difference suffices, and without any difference the host that
+//! joined later is removed. For a while, such a tie counts as evidence against the host that stays, so a host that lies or
+//! breaks its links cannot win ties, and thereby cause the removal of other hosts, again and again. Ties are remembered by
+//! the names of the hosts, because a host that rejoins gets a new tid.
 use crate::machine::link_quality::HISTORY_BEATS;
 use crate::tid::Tid;
 use crate::time::Time;
@@ -29,10 +30,21 @@ const TIE_MEMORY: Duration = Duration::from_secs(600);
 pub(super) struct LinkHealth {
     /// The number of recent beat intervals that were bad (see `link_quality`).
     pub bad_beats: u32,
-    /// Whether the last frame arrived in time.
-    pub received_in_time: bool,
+    /// What the master hears of the host.
+    pub hearing: Hearing,
     /// The latest time at which the host was alive for certain: what arrived later may have been under way.
     pub alive_at: Time,
+}
+
+/// What the master hears of a host on its own link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hearing {
+    /// The last frame arrived in time.
+    InTime,
+    /// It did not.
+    Late,
+    /// The connection has broken, and another one is being made: soon it will be known whether the host has ended.
+    Remade,
 }
 
 /// The decision about a pair.
@@ -97,11 +109,14 @@ impl Suspicions {
         let (eviction, pair, tie) = self.pairs.iter().find_map(|(pair, known)| {
             let evidence = [0, 1].map(|end| self.evidence_against(pair, known, end, &health));
             let (least, most) = (evidence[0].min(evidence[1]), evidence[0].max(evidence[1]));
-            if most - least < CLEAR_MARGIN && now < known.since + patience {
-                return None;
-            }
             // Without a difference, the host with the higher number is removed, because it joined later.
             let at = usize::from(evidence[1] >= evidence[0]);
+            // The host that would stay may have ended: the other one is the first that says so.
+            let is_open = pair.iter().any(|host| health(*host).hearing == Hearing::Remade)
+                || health(pair[1 - at]).alive_at <= known.since;
+            if (is_open || most - least < CLEAR_MARGIN) && now < known.since + patience {
+                return None;
+            }
             let reason = match most - least {
                 0 => "and nothing says which of them is to blame; it came later".to_owned(),
                 _ => self.reason(pair, known, at, &health),
@@ -136,18 +151,18 @@ impl Suspicions {
     /// Returns the weight of the evidence against host `end` of a pair.
     fn evidence_against(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: &impl Fn(Tid) -> LinkHealth) -> u32 {
         let link = health(pair[end]);
-        let own = if link.received_in_time { link.bad_beats } else { HISTORY_BEATS };
+        let own = if link.hearing == Hearing::InTime { link.bad_beats } else { HISTORY_BEATS };
         own + OTHER_WEIGHT * self.missing_peers(pair, known, end, health)
     }
 
     /// Returns the evidence against host `end` of a pair as text.
     fn reason(&self, pair: &[Tid; 2], known: &Pair, end: usize, health: &impl Fn(Tid) -> LinkHealth) -> String {
         let link = health(pair[end]);
-        let own = match link.received_in_time {
-            true => {
+        let own = match link.hearing {
+            Hearing::InTime => {
                 format!("{} of the last {HISTORY_BEATS} beats of the master's own link to it were bad", link.bad_beats)
             }
-            false => "the master does not hear it either".to_owned(),
+            Hearing::Late | Hearing::Remade => "the master does not hear it either".to_owned(),
         };
         format!("{own}, and {} others miss it", self.missing_peers(pair, known, end, health))
     }
@@ -158,7 +173,7 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(10);
-    const FINE: LinkHealth = LinkHealth { bad_beats: 0, received_in_time: true, alive_at: Duration::MAX };
+    const FINE: LinkHealth = LinkHealth { bad_beats: 0, hearing: Hearing::InTime, alive_at: Duration::MAX };
 
     fn host(number: u32) -> (Tid, String) {
         (Tid::host_number(number), format!("h{number}"))
@@ -183,8 +198,34 @@ mod tests {
         // The same host is removed if the master receives nothing from it.
         let mut suspicions = Suspicions::default();
         suspicions.report(ill.clone(), well.clone(), now);
-        let health = |tid| LinkHealth { received_in_time: tid != Tid::host_number(3), ..FINE };
-        assert_eq!(evicted(&mut suspicions, now, health), Some(ill.0));
+        let late = |tid| if tid == Tid::host_number(3) { LinkHealth { hearing: Hearing::Late, ..FINE } } else { FINE };
+        assert_eq!(evicted(&mut suspicions, now, late), Some(ill.0));
+    }
+
+    /// A host has ended. Another one, whose link to the master was bad for a while, is the first that can prove it.
+    #[test]
+    fn nobody_goes_while_the_master_makes_its_own_connection_to_one_of_them_again() {
+        let (mut suspicions, now) = (Suspicions::default(), Duration::from_secs(50));
+        let (well, ended) = (host(3), host(4));
+        suspicions.report(well.clone(), ended.clone(), now);
+        let health = |tid| match tid == Tid::host_number(3) {
+            true => LinkHealth { bad_beats: 7, ..FINE },
+            false => LinkHealth { hearing: Hearing::Remade, ..FINE },
+        };
+        assert_eq!(evicted(&mut suspicions, now, health), None);
+        assert_eq!(evicted(&mut suspicions, now + PATIENCE, health), Some(ended.0));
+        // The master has not noticed yet that its connection has broken, too.
+        let mut suspicions = Suspicions::default();
+        suspicions.report(well.clone(), ended.clone(), now);
+        let health = |tid| match tid == Tid::host_number(3) {
+            true => LinkHealth { bad_beats: 7, ..FINE },
+            false => LinkHealth { alive_at: now, ..FINE },
+        };
+        assert_eq!(evicted(&mut suspicions, now, health), None);
+        assert_eq!(
+            evicted(&mut suspicions, now, |tid| LinkHealth { alive_at: now + PATIENCE / 5, ..health(tid) }),
+            Some(well.0)
+        );
     }
 
     #[test]
