@@ -5,11 +5,12 @@
 //! master compares the evidence against each: the quality of the master's own link to the suspect, which no other host
 //! can forge, and the number of other hosts that cannot reach the suspect. A pair counts there once it is confirmed:
 //! the master has heard both since. Otherwise one may have died, and the healthy one that says so first is not to
-//! blame. If the difference is too small, the master waits for more evidence, for at most the host timeout. Then a
-//! small difference suffices, and without any difference the host that joined later is removed. For a while, such a tie
-//! counts as evidence against the host that stays, so a host that lies or breaks its links cannot win ties, and thereby
-//! cause the removal of other hosts, again and again. Ties are remembered by the names of the hosts, because a host
-//! that rejoins gets a new tid.
+//! blame. For the same reason, nobody is removed in favour of a host that the master has not heard since, or to which it
+//! makes its own connection again. If the difference is too small, or one of the two may have died, the master waits for more
+//! evidence, for at most the host timeout. Then a small difference suffices, and without any difference the host that
+//! joined later is removed. For a while, such a tie counts as evidence against the host that stays, so a host that lies or
+//! breaks its links cannot win ties, and thereby cause the removal of other hosts, again and again. Ties are remembered by
+//! the names of the hosts, because a host that rejoins gets a new tid.
 use crate::machine::link_quality::HISTORY_BEATS;
 use crate::tid::Tid;
 use crate::time::Time;
@@ -108,12 +109,14 @@ impl Suspicions {
         let (eviction, pair, tie) = self.pairs.iter().find_map(|(pair, known)| {
             let evidence = [0, 1].map(|end| self.evidence_against(pair, known, end, &health));
             let (least, most) = (evidence[0].min(evidence[1]), evidence[0].max(evidence[1]));
-            let is_remade = pair.iter().any(|host| health(*host).hearing == Hearing::Remade);
-            if (is_remade || most - least < CLEAR_MARGIN) && now < known.since + patience {
-                return None;
-            }
             // Without a difference, the host with the higher number is removed, because it joined later.
             let at = usize::from(evidence[1] >= evidence[0]);
+            // The host that would stay may have ended: the other one is the first that says so.
+            let is_open = pair.iter().any(|host| health(*host).hearing == Hearing::Remade)
+                || health(pair[1 - at]).alive_at <= known.since;
+            if (is_open || most - least < CLEAR_MARGIN) && now < known.since + patience {
+                return None;
+            }
             let reason = match most - least {
                 0 => "and nothing says which of them is to blame; it came later".to_owned(),
                 _ => self.reason(pair, known, at, &health),
@@ -211,6 +214,18 @@ mod tests {
         };
         assert_eq!(evicted(&mut suspicions, now, health), None);
         assert_eq!(evicted(&mut suspicions, now + PATIENCE, health), Some(ended.0));
+        // The master has not noticed yet that its connection has broken, too.
+        let mut suspicions = Suspicions::default();
+        suspicions.report(well.clone(), ended.clone(), now);
+        let health = |tid| match tid == Tid::host_number(3) {
+            true => LinkHealth { bad_beats: 7, ..FINE },
+            false => LinkHealth { alive_at: now, ..FINE },
+        };
+        assert_eq!(evicted(&mut suspicions, now, health), None);
+        assert_eq!(
+            evicted(&mut suspicions, now, |tid| LinkHealth { alive_at: now + PATIENCE / 5, ..health(tid) }),
+            Some(well.0)
+        );
     }
 
     #[test]
