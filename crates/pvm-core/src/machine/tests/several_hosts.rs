@@ -548,7 +548,7 @@ fn the_host_that_loses_frames_goes_and_not_the_one_that_it_complains_of() {
         }
         fleet.cut(ill, well);
         // The master hears from the other one that it lives.
-        fleet.pass(Duration::from_secs(5));
+        fleet.pass(Duration::from_secs(7));
         assert_eq!(fleet.living(), [MASTER, Fleet::host(3), well]);
         fleet.check_tables();
     });
