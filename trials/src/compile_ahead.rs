@@ -35,7 +35,8 @@ fn end_with_input() {
 pub struct Background(Child);
 
 impl Background {
-    /// Starts the command; `all`: for every part. It gets only the time of processors that nothing else wants, so it delays no test.
+    /// Starts the command; `all`: for every part. It gets only the time of processors that nothing else wants. A part that
+    /// compiles the same waits for it.
     pub fn start(all: bool) -> Result<Background> {
         let mut command = Command::new("chrt");
         command

@@ -39,7 +39,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     checks.check("no modules use each other in a circle", circles::are_nowhere());
     checks.check("methods are with their types", circles::methods_are_with_their_types());
     checks.check("crates use what the map says", layers::crates_use_what_the_map_says());
-    checks.check("the core does no I/O and reads no clock", layers::core_does_no_io(&sources));
+    checks.check("the core and the explorer do no I/O and read no clock", layers::core_does_no_io(&sources));
     checks.check("the daemon names every action", layers::every_action_is_named());
     checks.check("no path of one machine", no_machine_paths());
     checks.check("no program has the path of its source tree", no_compiled_in_paths(&sources));

@@ -72,12 +72,12 @@ const PARTS: &[Part] = &[
     (LAST, Run::Usual, || lint::counted(&[])),
 ];
 
-/// The last part, before which the compilation in the background ends: it goes on with the same.
+/// The last part. The compilation in the background is ended before it, since this part compiles the same.
 const LAST: &str = "house rules";
 
-/// The packages whose unit tests are compiled together. Packages that are compiled together get all features of a further
-/// crate that one of them needs. In these groups, those are the features with which the commands, and tests that build
-/// programs, compile them: so no crate is compiled for both.
+/// The groups of packages whose unit tests are compiled together. Cargo unifies the features of dependencies within one
+/// compilation. The groups get the same features as the commands and the programs that tests build, so nothing is compiled
+/// twice.
 const UNIT_TESTS: [&[&str]; 4] = [
     &["--package=xtask", "--package=trials", "--package=lab"],
     &[

@@ -383,8 +383,8 @@ pub enum Request {
     /// Answer: `Reply::Done`; `NoTask` if the asking task does not wait for it any more, `Denied` if there cannot be a
     /// link.
     FabricAnswer { number: u32, peer: Tid, introduction: Option<ByteBuf> },
-    /// `pvm drain`: these hosts take no new tasks, or, if `drain` is false, take them again. Answer: `Reply::Codes`, when all
-    /// hosts know it.
+    /// `pvm drain`: these hosts take no new tasks, or, if `drain` is false, take them again. Answer: `Reply::Codes` with
+    /// their tids or error codes, when all hosts know it.
     DrainHosts { names: Vec<ByteBuf>, drain: bool },
 }
 

@@ -28,8 +28,11 @@ pub struct Rules {
     pub pause_min: u32,
 }
 
-/// The usual value of [`Rules::loss_divisor`]: a third of a percent.
-pub const LOSS_DIVISOR: f32 = 300.0;
+impl Rules {
+    /// The usual rules: other arms cost a third of a percent.
+    pub const USUAL: Rules = Rules { trials_min: 1, trials_max: 2, loss_divisor: 300.0, pause_min: 16 };
+}
+
 /// After this number of pulls of the best arm at the latest, costs that have changed are looked at.
 const EXPLOITS_MAX: u32 = 16;
 /// The largest number of pulls between two trials of an arm.
@@ -188,32 +191,35 @@ impl<const ARMS: usize> Explorer<ARMS> {
         match &mut self.state {
             State::Exploit { left } if *left > 0 => {
                 *left -= 1;
-                self.exploit(one_in)
+                self.exploit(arms, one_in)
             }
             _ => self.explore(arms, run, one_in),
         }
     }
 
     #[inline]
-    fn exploit(&mut self, one_in: u32) -> (usize, bool) {
+    fn exploit(&mut self, arms: usize, one_in: u32) -> (usize, bool) {
+        let best = self.best(arms);
         self.pulls = self.pulls.wrapping_add(1);
-        self.arms[self.best].last = self.pulls;
-        (self.best, self.pulls & (one_in - 1) == 0)
+        self.arms[best].last = self.pulls;
+        (best, self.pulls & (one_in - 1) == 0)
     }
 
     #[inline(never)]
     fn explore(&mut self, arms: usize, run: u16, one_in: u32) -> (usize, bool) {
         let (arm, left) = match self.state {
-            State::Trial { arm, left } if left > 0 && !(left + 1 < run && self.is_clearly_worse(arm)) => (arm, left),
+            State::Trial { arm, left } if left > 0 && !(left + 1 < run && self.is_clearly_worse(arms, arm)) => {
+                (arm, left)
+            }
             _ => match self.due(arms) {
                 Some(arm) => {
                     self.arms[arm].begin_trial(run);
                     (arm, run)
                 }
                 None => {
-                    let wait = (0..arms).map(|arm| self.wait(arm)).min().unwrap_or(1);
+                    let wait = (0..arms).map(|arm| self.wait(arms, arm)).min().unwrap_or(1);
                     self.state = State::Exploit { left: wait.min(EXPLOITS_MAX) - 1 };
-                    return self.exploit(one_in);
+                    return self.exploit(arms, one_in);
                 }
             },
         };
@@ -222,9 +228,9 @@ impl<const ARMS: usize> Explorer<ARMS> {
         (arm, left < run || run == 1)
     }
 
-    fn is_clearly_worse(&self, arm: usize) -> bool {
+    fn is_clearly_worse(&self, arms: usize, arm: usize) -> bool {
         let cost = self.arms[arm].cost;
-        cost.is_finite() && cost > self.arms[self.best].cost * SLOW_RATIO
+        cost.is_finite() && cost > self.arms[self.best(arms)].cost * SLOW_RATIO
     }
 
     /// Returns which of the first `arms` arms should be pulled next.
@@ -275,7 +281,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
 
     /// Returns an arm that should be tried now.
     fn due(&self, arms: usize) -> Option<usize> {
-        self.untried(arms).or_else(|| (0..arms).find(|arm| self.wait(*arm) == 0))
+        self.untried(arms).or_else(|| (0..arms).find(|arm| self.wait(arms, *arm) == 0))
     }
 
     /// Returns the arm that should be tried next before the first decision.
@@ -301,12 +307,12 @@ impl<const ARMS: usize> Explorer<ARMS> {
 
     /// Returns how many pulls come before the arm is tried again. The more it costs, the more: each arm takes the same part
     /// of the costs.
-    fn wait(&self, arm: usize) -> u32 {
-        let Arm { cost, last, trial_pulls, certainty, .. } = self.arms[arm];
-        if arm == self.best {
+    fn wait(&self, arms: usize, arm: usize) -> u32 {
+        let (best, Arm { cost, last, trial_pulls, certainty, .. }) = (self.best(arms), self.arms[arm]);
+        if arm == best {
             return u32::MAX;
         }
-        let ratio = cost / self.arms[self.best].cost;
+        let ratio = cost / self.arms[best].cost;
         let pause = if ratio.is_nan() { PAUSE_MAX } else { ((ratio - 1.0) * self.rules.loss_divisor) as u32 };
         let is_uncertain = certainty != Certainty::Confirmed && ratio < DOUBTED_RATIO;
         let pause = if is_uncertain { pause.min(UNCONFIRMED_PAUSE_MAX) } else { pause }.max(self.rules.pause_min);

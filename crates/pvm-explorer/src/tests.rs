@@ -2,8 +2,8 @@
 use super::*;
 use std::collections::VecDeque;
 
-static RULES: Rules = Rules { trials_min: 1, trials_max: 2, loss_divisor: LOSS_DIVISOR, pause_min: 16 };
-static CAREFUL: Rules = Rules { trials_min: 8, trials_max: 8, ..RULES };
+static RULES: Rules = Rules::USUAL;
+static CAREFUL: Rules = Rules { trials_min: 8, trials_max: 8, ..Rules::USUAL };
 
 /// The costs of the arms.
 type Model = [f32; 3];
@@ -59,7 +59,10 @@ fn trials_cost_at_most_what_the_rules_say_while_nothing_changes() {
             pulled(&mut explorer, model, run, 2000, |cost| cost);
             let cost = pulled(&mut explorer, model, run, 100_000, |cost| cost);
             // The two other arms; costs of more than 15 times the best one are tried no more rarely.
-            assert!(cost <= 1.0 + 2.0 / LOSS_DIVISOR + 0.005 && cost > 1.0, "{model:?}, {run} pulls a trial: {cost}");
+            assert!(
+                cost <= 1.0 + 2.0 / RULES.loss_divisor + 0.005 && cost > 1.0,
+                "{model:?}, {run} pulls a trial: {cost}"
+            );
         }
     }
 }
@@ -115,6 +118,28 @@ fn an_arm_that_is_not_possible_is_not_chosen() {
     });
     assert!((1..50).contains(&tried.count()));
     assert_eq!(explorer.next(3), 2, "it is possible again");
+}
+
+#[test]
+fn an_arm_that_is_not_possible_is_not_chosen_though_it_seems_the_cheapest() {
+    for run in [1, 4] {
+        let mut explorer: Explorer<3> = Explorer::new(&RULES);
+        let (mut pulls, mut of_best) = (0, 0);
+        for (model, best) in [([1.0, 2.0], 0), ([3.0, 2.0], 1), ([3.0, 9.0], 0)] {
+            for number in 0..20_000 {
+                let (arm, is_measured) = explorer.choose(2, run, 4);
+                assert!(arm < 2);
+                if is_measured {
+                    explorer.record(arm, model[arm]);
+                    explorer.assume(2, 0.5);
+                }
+                pulls += u32::from(number >= 10_000);
+                of_best += u32::from(number >= 10_000 && arm == best);
+            }
+        }
+        assert!(of_best * 100 >= pulls * 97, "{of_best} of {pulls}");
+        assert_eq!(explorer.best(3), 2);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! A piece is a part of a body that another task may already read, or that is packed; nobody measures how long its reader
 //! takes. Long bodies have a policy that measures more ([`crate::way_policy`]).
 use crate::copy::CopyMode;
-use pvm_explorer::{Explorer, LOSS_DIVISOR, Rules};
+use pvm_explorer::{Explorer, Rules};
 use std::time::Duration;
 
 /// The shortest copy for which the policy chooses how to copy, in bytes.
@@ -20,8 +20,6 @@ pub const POLICY_BYTES_MIN: usize = 4 << 10;
 const PAST_WEIGHT: f32 = 5.0;
 /// One copy is timed each time they add up to this length, in bytes.
 const TIMED_BYTES: usize = 1 << 20;
-/// How the two kinds of copies are tried.
-const RULES: Rules = Rules { trials_min: 1, trials_max: 2, loss_divisor: LOSS_DIVISOR, pause_min: 16 };
 /// The arms.
 const MODES: [CopyMode; 2] = [CopyMode::Cached, CopyMode::Past];
 
@@ -39,7 +37,7 @@ pub struct CopyPolicy(Explorer<{ MODES.len() }>);
 
 impl Default for CopyPolicy {
     fn default() -> CopyPolicy {
-        CopyPolicy(Explorer::new(&RULES))
+        CopyPolicy(Explorer::new(&Rules::USUAL))
     }
 }
 

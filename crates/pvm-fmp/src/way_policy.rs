@@ -6,7 +6,7 @@
 //! each class of lengths. The time of a message is that from the start of its send to the end of the receiver's copy.
 
 use crate::copy::CopyMode;
-use pvm_explorer::{CLOSE_RATIO, Explorer, LOSS_DIVISOR, Rules};
+use pvm_explorer::{CLOSE_RATIO, Explorer, Rules};
 use std::fmt;
 
 /// The ways, by their numbers: each of the two copies goes through the caches or past them, or both are made by string
@@ -35,9 +35,6 @@ const RUN_MAX: usize = 4;
 /// While bodies go the best way, one is measured each time they add up to this length, in bytes: reading the clock costs
 /// little against copying as many bytes.
 const MEASURED_BYTES: usize = 1 << 20;
-/// How ways are tried.
-const RULES: Rules = Rules { trials_min: 1, trials_max: 2, loss_divisor: LOSS_DIVISOR, pause_min: 16 };
-
 /// What is chosen, and what is measured for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Measured {
@@ -102,7 +99,7 @@ pub struct WayPolicy {
 
 impl Default for WayPolicy {
     fn default() -> WayPolicy {
-        WayPolicy { measured: Measured::Messages, classes: [Explorer::new(&RULES); CLASSES] }
+        WayPolicy { measured: Measured::Messages, classes: [Explorer::new(&Rules::USUAL); CLASSES] }
     }
 }
 
@@ -140,11 +137,12 @@ impl WayPolicy {
 
     /// Notes that a message took so long, in ns.
     pub fn record(&mut self, bytes: usize, way: Way, ns: u64) {
-        let class = &mut self.classes[class_of(bytes)];
+        let (class, ways) = (&mut self.classes[class_of(bytes)], self.measured.ways());
         class.record(way.number(), ns.max(1) as f32 / bytes as f32 * self.measured.weight(bytes, way));
         // String instructions are quicker than copies through the caches, but they wait for the same lines.
-        let (cached, best) = (class.cost(Way::default().number()), class.cost(class.best(WAYS)));
-        if class.cost(BY_STRING).is_infinite() && cached.is_finite() && cached > best * CLOSE_RATIO {
+        let (cached, best) = (class.cost(Way::default().number()), class.cost(class.best(ways)));
+        if ways > BY_STRING && class.cost(BY_STRING).is_infinite() && cached.is_finite() && cached > best * CLOSE_RATIO
+        {
             class.assume(BY_STRING, cached);
         }
     }
@@ -152,8 +150,8 @@ impl WayPolicy {
     /// Returns the way that messages of `bytes` bytes go, and its time in ns a byte; `None` before one was measured.
     pub fn best(&self, bytes: usize) -> Option<(Way, f32)> {
         let class = &self.classes[class_of(bytes)];
-        let (way, cost) = (class.best(WAYS), class.cost(class.best(WAYS)));
-        let way = Way::from_number(way);
+        let best = class.best(self.measured.ways());
+        let (way, cost) = (Way::from_number(best), class.cost(best));
         cost.is_finite().then(|| (way, cost / self.measured.weight(bytes, way)))
     }
 }

@@ -5,8 +5,9 @@
 //! has to wait calls [`Task::progress`] and tries again, paced by a [`Waiter`]; [`Session`] does this for
 //! single-threaded programs.
 //!
-//! Its parts are in three layers, each of which uses only those before it: `state`, what needs no machine; `member`, the
-//! membership of the machine; `task`, what a program calls. All other modules but `session` know nothing of these three.
+//! A task has three layers, lowest first: `state` (what needs no machine), `member` (the membership of the machine), `task`
+//! (what a program calls). A layer uses only the layers below it, and the other modules. Of the other modules, only `session`
+//! uses a layer.
 #![forbid(unsafe_code)]
 
 mod clock;

@@ -90,7 +90,7 @@ impl Requests {
         }
     }
 
-    /// Gives a request up: its reply is dropped, now or when it arrives.
+    /// Forgets a request. Its reply is dropped, now or when it arrives.
     pub fn abandon(&mut self, number: u32) {
         let Some(at) = self.position(number) else { return };
         match self.pending[at].reply {

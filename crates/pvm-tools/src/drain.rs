@@ -1,28 +1,19 @@
 //! `pvm drain`: hosts take no new tasks, and leave the machine when they have none.
 use crate::signals::{self, Signals};
-use crate::{cli, control, hosts, json, machine, shape, wanted};
+use crate::{cli, control, hosts, machine};
 use pvm_core::codes::{self, Code};
 use pvm_core::proto::{Host, Reply, Request, TaskInfo};
 use pvm_core::tid::Tid;
 use pvm_task::Session;
 use serde_bytes::ByteBuf;
+use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// The pause between two looks at the tasks.
+/// The pause between two looks at the hosts and their tasks.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// The number of tasks that a line names.
 const NAMED_MAX: usize = 4;
-
-/// How the wait for the tasks of a host has ended.
-enum End {
-    /// The host has no tasks any more.
-    Empty,
-    /// The time is over; these tasks are left.
-    Expired(Vec<TaskInfo>),
-    /// This signal has come.
-    Signal(i32),
-}
 
 /// Runs `pvm drain`.
 pub fn run(arguments: &cli::Drain) -> ExitCode {
@@ -36,7 +27,7 @@ pub fn run(arguments: &cli::Drain) -> ExitCode {
     };
     // Leaving may fail if this host was one of them.
     let _ = session.leave();
-    result.unwrap_or_else(|error| failed(&error))
+    result.unwrap_or_else(|error| failed(&*error))
 }
 
 fn failed(error: &dyn std::fmt::Display) -> ExitCode {
@@ -44,91 +35,104 @@ fn failed(error: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Asks that hosts take no new tasks, or take them again. Returns a complaint for each host that is not there.
-fn ask(session: &mut Session, names: &[String], drain: bool) -> Result<Vec<String>, Code> {
+/// Asks that hosts take no new tasks, or take them again. Returns the tid of each, or an error code, and complains of errors.
+fn ask(session: &mut Session, names: &[String], drain: bool) -> Result<Vec<i32>, Code> {
     let bytes = names.iter().map(|name| ByteBuf::from(name.as_bytes())).collect();
     let Reply::Codes(codes) = session.request(Request::DrainHosts { names: bytes, drain })? else {
         return Err(Code::BadMsg);
     };
-    let refused = names.iter().zip(codes).filter(|(_, code)| *code < 0);
-    Ok(refused.map(|(name, code)| format!("{name}: {}; `pvm conf` lists the hosts", codes::text(code))).collect())
-}
-
-fn undo(session: &mut Session, arguments: &cli::Drain) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let complaints = ask(session, &named(arguments)?, false)?;
-    complaints.iter().for_each(|complaint| eprintln!("pvm drain: {complaint}"));
-    Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn named(arguments: &cli::Drain) -> Result<Vec<String>, String> {
-    Ok(wanted::of_words(&arguments.hosts)?.into_iter().map(|host| host.name).collect())
-}
-
-fn drain(session: &mut Session, arguments: &cli::Drain) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let names = named(arguments)?;
-    let (known, _) = control::hosts(session)?;
-    let first = known.iter().find(|host| host.tid == Tid::host_number(1));
-    if let Some(first) = first.filter(|first| names.contains(&first.name)) {
-        return Err(format!(
-            "{} is the first host of the machine and cannot leave it; `pvm down` ends the machine",
-            first.name
-        )
-        .into());
+    for (name, code) in names.iter().zip(&codes).filter(|(_, code)| **code < 0) {
+        eprintln!(
+            "pvm drain: {}",
+            match *code == Code::BadParam.number() {
+                true =>
+                    format!("{name} is the first host of the machine and cannot leave it; `pvm down` ends the machine"),
+                false => format!("{name}: {}; `pvm conf` lists the hosts", codes::text(*code)),
+            }
+        );
     }
+    Ok(codes)
+}
+
+fn undo(session: &mut Session, arguments: &cli::Drain) -> Result<ExitCode, Box<dyn Error>> {
+    let codes = ask(session, &hosts::named(&arguments.hosts)?, false)?;
+    Ok(if codes.iter().all(|code| *code >= 0) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn drain(session: &mut Session, arguments: &cli::Drain) -> Result<ExitCode, Box<dyn Error>> {
     let mut signals = Signals::catch()?;
-    let complaints = ask(session, &names, true)?;
-    complaints.iter().for_each(|complaint| eprintln!("pvm drain: {complaint}"));
-    let leaving: Vec<&Host> = known.iter().filter(|host| names.contains(&host.name)).collect();
-    let names: Vec<String> = leaving.iter().map(|host| host.name.clone()).collect();
-    match wait(session, &leaving, arguments.timeout, &mut signals)? {
-        End::Empty => {}
-        End::Expired(tasks) => eprintln!("pvm drain: the time is over; {} ended", sentence(&tasks, "is", "are")),
-        End::Signal(signal) => {
-            let list = names.join(" ");
-            eprintln!(
-                "pvm drain: {list} still takes no new tasks; `pvm drain --undo {list}` lets tasks start there again"
-            );
-            signals::end_by(signal);
+    let names = hosts::named(&arguments.hosts)?;
+    // What becomes of each host: its tid while it is waited for, then 0 or an error code.
+    let mut states = ask(session, &names, true)?;
+    let (begin, mut told) = (Instant::now(), String::new());
+    while states.iter().any(|state| *state > 0) {
+        if let Some(signal) = signals.take().first() {
+            tell_what_stays(session, &states);
+            signals::end_by(*signal);
+            return Ok(ExitCode::FAILURE);
         }
+        // A task may be on its way from a host that placed it before it knew.
+        std::thread::sleep(LOOK_PAUSE);
+        let is_over = arguments.timeout.is_some_and(|limit| begin.elapsed() >= limit);
+        let left = look(session, &mut states, is_over)?;
+        let now = sentence(&left);
+        if !left.is_empty() && (is_over || now != told) {
+            eprintln!(
+                "pvm drain: {}",
+                if is_over { format!("the time is over; {now} ended") } else { format!("{now} waited for") }
+            );
+        }
+        told = now;
     }
-    if names.is_empty() {
-        return Ok(ExitCode::FAILURE);
-    }
-    let results = hosts::delete(session, &names)?;
-    match arguments.json {
-        true => print!("{}", json::text(&json::deleted(&names, &results))),
-        false => print!("{}", shape::deleted(&names, &results)),
-    }
-    let is_done = complaints.is_empty() && results.iter().all(|code| *code >= 0);
-    Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(hosts::print_deleted(&names, &states, arguments.json))
 }
 
-/// Waits until no task is on these hosts, but not longer than `limit`. Says which tasks are waited for, whenever they change.
-fn wait(session: &mut Session, hosts: &[&Host], limit: Option<Duration>, signals: &mut Signals) -> Result<End, Code> {
-    let (own, begin, mut told) = (session.tid(), Instant::now(), String::new());
-    loop {
-        let mut tasks = control::tasks(session, Tid::NONE)?;
-        tasks.retain(|task| task.tid != own && hosts.iter().any(|host| host.tid == task.host));
-        if tasks.is_empty() {
-            return Ok(End::Empty);
-        }
-        if limit.is_some_and(|limit| begin.elapsed() >= limit) {
-            return Ok(End::Expired(tasks));
-        }
-        let now = sentence(&tasks, "is", "are");
-        if now != told {
-            eprintln!("pvm drain: {now} waited for");
-            told = now;
-        }
-        if let Some(signal) = signals.take().first() {
-            return Ok(End::Signal(*signal));
-        }
-        std::thread::sleep(LOOK_PAUSE);
+/// Looks once at the hosts that are waited for. Removes those that have no tasks any more, or all if the time is over.
+/// Returns the tasks on those that had some.
+fn look(session: &mut Session, states: &mut [i32], is_over: bool) -> Result<Vec<TaskInfo>, Code> {
+    let (known, _) = control::hosts(session)?;
+    let (own, mut left) = (session.tid(), Vec::new());
+    for at in (0..states.len()).filter(|at| states[*at] > 0).collect::<Vec<_>>() {
+        let tid = Tid(states[at] as u32);
+        let state = match known.iter().find(|host| host.tid == tid) {
+            // It has left by itself, or was named twice.
+            None => 0,
+            Some(host) if !host.is_draining => {
+                eprintln!("pvm drain: {} takes tasks again, so it stays", host.name);
+                Code::Denied.number()
+            }
+            Some(host) => {
+                // A host that is being lost does not answer; the next look shows it.
+                let Ok(mut tasks) = control::tasks(session, tid) else { continue };
+                tasks.retain(|task| task.tid != own);
+                let is_empty = tasks.is_empty();
+                left.append(&mut tasks);
+                match is_empty || is_over {
+                    true => remove(session, host)?,
+                    false => continue,
+                }
+            }
+        };
+        states[at] = state;
     }
+    Ok(left)
+}
+
+fn remove(session: &mut Session, host: &Host) -> Result<i32, Code> {
+    let codes = hosts::delete(session, std::slice::from_ref(&host.name))?;
+    Ok(codes.first().copied().unwrap_or_default().min(0))
+}
+
+/// Says after a signal which hosts still take no new tasks, unless the machine halts.
+fn tell_what_stays(session: &mut Session, states: &[i32]) {
+    let Ok((known, _)) = control::hosts(session) else { return };
+    let is_meant = |host: &&Host| states.contains(&(host.tid.0 as i32)) && host.is_draining;
+    let list = known.iter().filter(is_meant).map(|host| host.name.as_str()).collect::<Vec<_>>().join(" ");
+    eprintln!("pvm drain: still without new tasks: {list}; `pvm drain --undo {list}` lets tasks start there again");
 }
 
 /// Returns how many tasks there are, with the names of the first ones, and the verb.
-fn sentence(tasks: &[TaskInfo], one: &str, several: &str) -> String {
+fn sentence(tasks: &[TaskInfo]) -> String {
     let name = |task: &TaskInfo| {
         let path = String::from_utf8_lossy(&task.name).into_owned();
         let file = path.rsplit('/').next().unwrap_or_default();
@@ -138,6 +142,6 @@ fn sentence(tasks: &[TaskInfo], one: &str, several: &str) -> String {
     if tasks.len() > NAMED_MAX {
         names.push("...".into());
     }
-    let (word, verb) = if tasks.len() == 1 { ("task", one) } else { ("tasks", several) };
+    let (word, verb) = if tasks.len() == 1 { ("task", "is") } else { ("tasks", "are") };
     format!("{} {word} ({}) {verb}", tasks.len(), names.join(", "))
 }

@@ -188,22 +188,30 @@ pub fn down(arguments: &cli::Down) -> ExitCode {
         }
         return result.map_or_else(|code| failed("down", code), |()| ExitCode::SUCCESS);
     }
-    let names = match of_words(&arguments.hosts) {
-        Ok(wanted) => wanted.into_iter().map(|host| host.name).collect::<Vec<_>>(),
+    let names = match named(&arguments.hosts) {
+        Ok(names) => names,
         Err(error) => return failed("down", error),
     };
     let result = delete(&mut session, &names);
     let _ = session.leave();
     match result {
-        Ok(codes) => {
-            match arguments.json {
-                true => print!("{}", json::text(&json::deleted(&names, &codes))),
-                false => print!("{}", shape::deleted(&names, &codes)),
-            }
-            if codes.iter().all(|code| *code >= 0) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
+        Ok(codes) => print_deleted(&names, &codes, arguments.json),
         Err(code) => failed("down", code),
     }
+}
+
+/// Returns the names of the hosts in words of the command line.
+pub fn named(words: &[String]) -> Result<Vec<String>, String> {
+    Ok(of_words(words)?.into_iter().map(|host| host.name).collect())
+}
+
+/// Prints which hosts were removed. Returns whether all were.
+pub fn print_deleted(names: &[String], codes: &[i32], json: bool) -> ExitCode {
+    match json {
+        true => print!("{}", json::text(&json::deleted(names, codes))),
+        false => print!("{}", shape::deleted(names, codes)),
+    }
+    if codes.iter().all(|code| *code >= 0) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]

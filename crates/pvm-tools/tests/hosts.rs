@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Sandbox, err, out, wait_until};
+use rustix::process::{Pid, Signal};
 use std::process::{Output, Stdio};
 
 /// Returns the names of the hosts in the output of `pvm conf`.
@@ -218,7 +219,7 @@ fn a_drain_ends_tasks_after_its_time_and_can_be_taken_back() {
     sandbox.run(&["spawn", "-h2", &program]);
     let mut child = sandbox.command(&["drain", "h2"]).stderr(Stdio::piped()).spawn().unwrap();
     assert!(wait_until(|| out(&sandbox.run(&["conf", "--json"])).contains("\"draining\": true")));
-    kill(&child, "INT");
+    rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), None, "it ends by the signal");
     assert!(out(&sandbox.run(&["conf"])).contains(" draining\n"));
     assert_eq!(sandbox.run(&["drain", "--undo", "h2"]).status.code(), Some(0));
@@ -230,8 +231,26 @@ fn a_drain_ends_tasks_after_its_time_and_can_be_taken_back() {
     assert!(out(&output).contains("\"deleted\": true"), "{}", out(&output));
 }
 
-/// Sends a signal to a process.
-fn kill(process: &std::process::Child, signal: &str) {
-    let status = std::process::Command::new("kill").args(["-s", signal, &process.id().to_string()]).status();
-    assert!(status.unwrap().success());
+#[test]
+fn a_host_that_is_drained_is_found_by_any_name_and_stays_if_it_takes_tasks_again() {
+    let sandbox = Sandbox::new();
+    sandbox.remote_shell();
+    let program = sandbox.program("stays", "while :; do sleep 0.1; done");
+    sandbox.run(&["up", "$h2 ip=127.0.0.2", "$h3 ip=127.0.0.3"]);
+    for first in [".", "127.0.0.1"] {
+        let output = sandbox.run(&["drain", "--json", first]);
+        assert_eq!(output.status.code(), Some(1), "{first}: {}", err(&output));
+        assert!(out(&output).contains("\"deleted\": false") && !out(&sandbox.run(&["conf"])).contains(" draining\n"));
+    }
+    // Under two names, of which the machine knows one by its address.
+    let output = sandbox.run(&["drain", "127.0.0.3", "h3"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(names(&sandbox.run(&["conf"])).len(), 2);
+    sandbox.run(&["spawn", "-h2", &program]);
+    let child = sandbox.command(&["drain", "h2"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(wait_until(|| out(&sandbox.run(&["conf"])).contains(" draining\n")));
+    sandbox.run(&["drain", "--undo", "h2"]);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), names(&sandbox.run(&["conf"])).len()), (Some(1), 2));
+    assert!(err(&output).contains("h2 takes tasks again, so it stays"), "{}", err(&output));
 }

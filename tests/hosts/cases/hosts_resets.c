@@ -14,6 +14,8 @@
 
 enum { NUMBER = 1, REPORT, ENDED, LOST };
 
+static const char *const names[] = {"alfa", "bravo", "charlie", "delta"};
+
 static void member(void)
 {
     int round, me = pvm_joingroup(GROUP), well = pvm_barrier(GROUP, MEMBERS) == 0;
@@ -35,7 +37,6 @@ static void member(void)
 /* Starts tasks that end at once. Returns how many ended, each with one notification. */
 static int start_brief_tasks(void)
 {
-    static const char *names[] = {"alfa", "bravo", "charlie", "delta"};
     int number, ended = 0;
     for (number = 0; number < BRIEF; number++) {
         int tid = spawn_on(names[number % 4], "brief");
@@ -49,7 +50,6 @@ static int start_brief_tasks(void)
 int main(int argc, char **argv)
 {
     int tids[MEMBERS], hosts[4], i, resets = 0, well = 0, count = 0;
-    struct pvmhostinfo *table;
     FILE *said;
     case_begin();
     if (argc > 1) {
@@ -60,10 +60,9 @@ int main(int argc, char **argv)
         return 0;
     }
     pvm_mytid();
-    pvm_config(&count, NULL, &table);
-    for (i = 0; i < count && i < 4; i++)
-        hosts[i] = table[i].hi_tid;
-    pvm_notify(PvmHostDelete, LOST, count, hosts);
+    for (i = 0; i < 4; i++)
+        hosts[i] = host_tid(names[i]);
+    pvm_notify(PvmHostDelete, LOST, 4, hosts);
     SHOW(spawn_on_all("member", tids));
     SHOW(spawn_on_all("member", tids + 4));
     said = popen(RESETS, "r");
@@ -72,6 +71,7 @@ int main(int argc, char **argv)
         well += received_number(tids[i], REPORT);
     SHOW(well);
     SHOW(fscanf(said, "%d", &resets) == 1 && resets >= 30);
+    pclose(said);
     SHOW(pvm_nrecv(-1, ENDED));
     SHOW(pvm_nrecv(-1, LOST));
     pvm_config(&count, NULL, NULL);

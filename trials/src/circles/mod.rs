@@ -1,7 +1,8 @@
-//! Finds circles of modules, and methods of a type far from it. A module and its submodules are one: a parent is made of its children, and a child may
-//! use what its parent defines. The modules with the same parent, each with all inside it, may not use each other in a
-//! circle. The crate's root counts as one of the modules that it declares. A `mod` is no use, a `pub use` is one. Who imports a name that another module only passes on (`pub use`)
-//! uses the module that defines it. What is compiled only for tests does not count.
+//! Finds circles of modules, and methods of a type outside its module. A module and its submodules are one: a parent is made
+//! of its children, and a child may use what its parent defines. The modules with the same parent, each with all inside it, may
+//! not use each other in a circle. The crate's root counts as one of the modules that it declares. A `mod` is no use, a `pub
+//! use` is one. Who imports a name that another module only passes on (`pub use`) uses the module that defines it. What is
+//! compiled only for tests does not count.
 mod modules;
 mod tokens;
 
@@ -9,7 +10,7 @@ use crate::common::root;
 use anyhow::{Result, ensure};
 use modules::{Module, Names};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Types of which modules above them have methods, each with the reason.
 const WITH_METHODS_ABOVE: &[(&str, &str)] = &[
@@ -24,12 +25,16 @@ const STEPS_MAX: usize = 20;
 /// For each module, the modules with the same parent that it uses; each use as a text.
 type Uses = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
+/// Returns the crates, by name: where they are.
+fn crates() -> Result<BTreeMap<String, PathBuf>> {
+    let named = |path: PathBuf| (path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path);
+    root().join("crates").read_dir()?.map(|entry| Ok(named(entry?.path()))).collect()
+}
+
 /// Checks that the modules of no crate form a circle.
 pub fn are_nowhere() -> Result<()> {
     let mut found = Vec::new();
-    for entry in root().join("crates").read_dir()? {
-        let folder = entry?.path();
-        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for (name, folder) in crates()? {
         found.extend(of_crate(&folder)?.iter().map(|circle| format!("{name}: {circle}")));
     }
     found.sort();
@@ -41,9 +46,7 @@ pub fn are_nowhere() -> Result<()> {
 /// that [`are_nowhere`] sees.
 pub fn methods_are_with_their_types() -> Result<()> {
     let mut found = Vec::new();
-    for entry in root().join("crates").read_dir()? {
-        let folder = entry?.path();
-        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for (name, folder) in crates()? {
         found.extend(far_methods(&folder)?.into_iter().map(|(home, text)| (format!("{name}: {home}"), text)));
     }
     for (listed, _) in WITH_METHODS_ABOVE {

@@ -5,7 +5,7 @@
 //! copied less, but its offer and the read cross the network before its bytes do. Which is quicker depends on the provider,
 //! the network and the processors. So the receiver learns it, for each class of lengths ([`Explorer`]), and each of its frames
 //! tells the sender what it wishes for.
-use pvm_explorer::{Explorer, LOSS_DIVISOR, Rules};
+use pvm_explorer::{Explorer, Rules};
 
 /// The longest body that may be eager, in bytes: beyond, the time of the offer is a small part of the whole.
 ///
@@ -19,7 +19,7 @@ const FIRST_CLASS_BYTES: usize = 8 << 10;
 const CLASSES: usize = (EAGER_BYTES_MAX / FIRST_CLASS_BYTES).ilog2() as usize + 1;
 /// How transfers are tried. Each is measured eight times before the first decision: the first bodies find caches and windows
 /// empty.
-const RULES: Rules = Rules { trials_min: 8, trials_max: 8, loss_divisor: LOSS_DIVISOR, pause_min: 32 };
+const RULES: Rules = Rules { trials_min: 8, trials_max: 8, pause_min: 32, ..Rules::USUAL };
 
 /// How a body travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,7 +35,7 @@ impl Parts {
             }
             Frame::TableAck { version } if core.is_master() => {
                 self.membership.joining.table_acknowledged(core, from, version);
-                self.membership.draining.table_acknowledged(core, from, version);
+                self.membership.draining.answer(core);
             }
             Frame::GroupSeen { number } if core.is_master() => self.groups.change_acknowledged(core, from, number),
             Frame::GroupTaken { id, taken } if core.is_master() => {

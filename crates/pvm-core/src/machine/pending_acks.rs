@@ -58,10 +58,9 @@ impl PendingAcks {
         received.into_iter().for_each(|ack| self.received(host, ack));
     }
 
-    /// Returns the hosts that have not acknowledged the last version of the table.
-    pub fn awaited_tables(&self) -> BTreeSet<Tid> {
-        let tables = self.since.keys().filter(|(_, ack)| matches!(ack, Ack::Table(_)));
-        tables.map(|(host, _)| *host).collect()
+    /// Returns whether a host has not acknowledged that version of the table, or one before it.
+    pub fn awaits_table(&self, version: u64) -> bool {
+        self.since.keys().any(|(_, ack)| matches!(ack, Ack::Table(awaited) if *awaited <= version))
     }
 
     /// Drops the pending acknowledgements of a removed host.

@@ -141,6 +141,8 @@ pub struct Link {
     broken: Option<LinkError>,
     /// Whether the other side has closed the connection in the normal way.
     ended: bool,
+    /// Whether a write has shown that the other side takes nothing any more.
+    is_unwritable: bool,
 }
 
 impl Link {
@@ -162,6 +164,7 @@ impl Link {
             oversize_bytes: 0,
             broken: None,
             ended: false,
+            is_unwritable: false,
         }
     }
 

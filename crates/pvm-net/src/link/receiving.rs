@@ -262,6 +262,12 @@ impl Link {
         self.ended
     }
 
+    /// Returns whether a write has shown that the other side takes nothing any more. What it sent before can still be read, and
+    /// how the connection ends.
+    pub fn is_unwritable(&self) -> bool {
+        self.is_unwritable
+    }
+
     /// Returns whether nothing more can be read from the socket.
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()

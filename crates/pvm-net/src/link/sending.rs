@@ -200,7 +200,10 @@ impl Link {
                 Ok(count) => self.outbox.consume(count),
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+                Err(errno) => {
+                    self.is_unwritable |= errno == Errno::PIPE;
+                    return Err(errno.into());
+                }
             }
         }
         self.outbox.release_large();

@@ -22,8 +22,8 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use waiters::GroupWaiters;
 
-/// The number of long shares by which a task may be ahead of a root. For short shares the limit is [`SHORT_SHARES`]
-/// times as high. Each further share would need more memory, and getting memory from the system takes time.
+/// A task sends at most this number of long shares before the root has read the first of them, or [`SHORT_SHARES`] times this
+/// number of short shares. More shares would need more memory, and getting memory from the system takes time.
 const AHEAD_MAX: usize = 2;
 /// How many short shares count as one long share.
 const SHORT_SHARES: u32 = 512;

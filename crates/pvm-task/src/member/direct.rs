@@ -49,7 +49,8 @@ impl Member {
         self.deliver_from_links(state);
         // Two tasks have at most one link.
         let is_open = state.route_switches.receipts.is_open(peer) || self.fabric.has_link(peer);
-        let Some(at) = Some(&socket).filter(|_| !is_open).and_then(|socket| self.direct.make(direct, socket)) else {
+        let made = if is_open { None } else { self.direct.make(direct, &socket) };
+        let Some(at) = made else {
             // The shutdown tells the peer and both daemons that the link is refused.
             let _ = rustix::net::shutdown(&socket, Shutdown::Both);
             // This side may have requested it.

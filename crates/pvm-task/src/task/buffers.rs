@@ -131,9 +131,4 @@ impl Task {
     pub fn send_encoding(&self) -> Result<Encoding, Code> {
         Ok(self.state.store.get(self.state.store.send).map_err(|_| Code::NoBuf)?.encoding())
     }
-
-    /// Returns the encoding of the active receive buffer. Fails with `NoBuf` if there is none.
-    pub fn receive_encoding(&self) -> Result<Encoding, Code> {
-        Ok(self.state.store.get(self.state.store.receive).map_err(|_| Code::NoBuf)?.encoding())
-    }
 }

@@ -113,11 +113,6 @@ impl Task {
         }
     }
 
-    /// Returns whether the daemon has announced that the machine halts.
-    pub fn is_halting(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.halting.is_some())
-    }
-
     /// Returns why the machine ends or has ended, if nobody has asked for it.
     pub fn why_halting(&self) -> Option<&str> {
         self.member.as_ref()?.halting.as_deref().filter(|why| !why.is_empty())
@@ -130,6 +125,7 @@ impl Task {
 
     /// Returns the tid of this task as messages carry it, 0 for none.
     pub(crate) fn own_tid(&self) -> i32 {
+        debug_assert!(self.member.as_ref().is_none_or(|member| member.tid.0 as i32 == self.state.own));
         self.state.own
     }
 

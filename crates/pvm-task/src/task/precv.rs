@@ -83,9 +83,6 @@ impl Task {
         kind: Kind,
         target: &mut T,
     ) -> Option<Delivered> {
-        if let Some(delivered) = self.deliver_queued(filter, kind, target) {
-            return Some(delivered);
-        }
         self.deliver(filter, kind, target, |endpoint, sink| endpoint.poll(sink))
     }
 
@@ -98,9 +95,6 @@ impl Task {
         kind: Kind,
         target: &mut T,
     ) -> Option<Delivered> {
-        if let Some(delivered) = self.deliver_queued(filter, kind, target) {
-            return Some(delivered);
-        }
         let (from, own) = (Tid(filter.src as u32), Tid(self.own_tid() as u32));
         let peer = if from.host() == own.host() { from } else { own.host() };
         // It may have arrived already, and wait for messages that the daemon will queue.
@@ -119,6 +113,9 @@ impl Task {
         target: &mut T,
         poll: impl FnOnce(&mut Endpoint, &mut DeliverSink<'_, T>) -> usize,
     ) -> Option<Delivered> {
+        if let Some(delivered) = self.deliver_queued(filter, kind, target) {
+            return Some(delivered);
+        }
         let member = self.member.as_mut()?;
         self.state.handlers.stop_queueing();
         let mut sink = DeliverSink { state: &mut self.state, filter, target: &mut *target, delivered: None };

@@ -46,7 +46,7 @@ impl Task {
         }
     }
 
-    /// Gives a request up: its reply is dropped.
+    /// Forgets a request. Its reply is dropped.
     pub fn forget(&mut self, ticket: Ticket) {
         if let Some(member) = &mut self.member {
             member.requests.abandon(ticket.0);

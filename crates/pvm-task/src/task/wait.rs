@@ -247,8 +247,8 @@ impl Task {
     }
 
     /// Leaves the task in the state of a sleeping task, so that senders ring it. Used for programs that watch the
-    /// task's descriptors themselves. If there are messages of which the program does not know, whichever call has taken
-    /// them in, rings the task's own doorbell.
+    /// task's descriptors themselves. Rings the task's own doorbell if messages have been taken in that the program has not
+    /// seen.
     pub fn arm(&mut self) {
         // If another thread sleeps, that thread has prepared the task already, and a doorbell that was rung for that
         // thread must stay rung.

@@ -35,8 +35,8 @@ pub struct Down {
 
 /// Let hosts leave the machine when their tasks have ended
 ///
-/// The hosts take no new tasks. When they have none, they leave the machine. Says which tasks are waited for. After an interrupt
-/// the hosts stay, and still take no new tasks.
+/// The hosts take no new tasks. Each leaves the machine when it has none. The command prints the tasks that it waits for. After
+/// an interrupt the hosts stay, and still take no new tasks.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Drain {

@@ -148,8 +148,10 @@ impl Daemon {
         self.host_links.expect_more(host);
         while budget.take() {
             let Some(received) = self.host_links.receive(host) else {
-                // Even an incomplete frame shows that the host is alive.
-                self.machine.handle_heard(self.now(), host);
+                // Even an incomplete frame shows that the host is alive, but the end of a connection does not.
+                if self.host_links.has_connection(host) {
+                    self.machine.handle_heard(self.now(), host);
+                }
                 self.dispatch_link_events();
                 return self.execute_actions();
             };

@@ -5,8 +5,10 @@ use pvm_core::tid::Tid;
 use pvm_core::wire::{self, Frame};
 use pvm_net::{Link, LinkError};
 use rustix::event::epoll::{self, EventFlags};
+use rustix::net::sockopt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// The kind of a frame of the core.
 pub const CONTROL_FRAME: u8 = 1;
@@ -33,6 +35,8 @@ struct Connection {
     link: Link,
     /// Whether the loop waits until the socket can take more.
     watches_write: bool,
+    /// How a write has failed; the next receive tells it.
+    failed: Option<LinkError>,
 }
 
 /// How a connection has failed.
@@ -77,17 +81,19 @@ impl ControlLink {
         let address = rustix::net::getpeername(&link).ok().flatten();
         let address = address.and_then(|address| SocketAddr::try_from(address).ok());
         self.last_address = address.map(|address| address.ip().to_canonical());
-        let watched = epoll::add(epoll, &link, Source::Control(host).data(), EventFlags::IN);
+        let connection = self.connection.insert(Connection { link, watches_write: false, failed: None });
+        let watched = epoll::add(epoll, &connection.link, Source::Control(host).data(), EventFlags::IN);
         watched.map_err(|errno| Failure::Broken(errno.into()))?;
-        link.queue(ACKNOWLEDGEMENT, &self.session.connect().to_le_bytes(), &[])?;
-        self.connection = Some(Connection { link, watches_write: false });
+        connection.link.queue(ACKNOWLEDGEMENT, &self.session.connect().to_le_bytes(), &[])?;
         self.write(epoll, host)
     }
 
-    /// Drops the connection.
+    /// Drops the connection by a reset: its end in the normal way would tell the other side that this daemon has ended.
     fn disconnect(&mut self) {
         self.session.disconnect();
-        self.connection = None;
+        if let Some(connection) = self.connection.take() {
+            let _ = sockopt::set_socket_linger(&connection.link, Some(Duration::ZERO));
+        }
     }
 
     /// Drops the connection, which has broken. Returns how many have.
@@ -126,7 +132,11 @@ impl ControlLink {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         let result = write(&mut self.session, &mut connection.link);
         connection.watch(epoll, host);
-        Ok(result?)
+        match result {
+            // What the other side sent before its end can still be read, and then the end itself.
+            Err(LinkError::Closed) if connection.link.is_unwritable() => Ok(()),
+            result => Ok(result?),
+        }
     }
 
     /// Returns how many bytes wait for the other side, or are on their way to it.
@@ -155,23 +165,34 @@ impl ControlLink {
     /// Returns the next complete frame of either kind.
     pub fn receive(&mut self, epoll: &OwnedFd, host: Tid) -> Result<Option<Received>, Failure> {
         let Some(connection) = &mut self.connection else { return Ok(None) };
+        if let Some(error) = connection.failed.take() {
+            return Err(error.into());
+        }
         let was_open = self.session.is_open();
         let received = receive(&mut self.session, &mut connection.link)?;
-        let position = self.session.take_acknowledgement(false);
-        // The frame counts as received, so it must not be lost for a failure here. The next read fails, too.
-        if let Some(position) = position {
-            let _ = connection.link.queue(ACKNOWLEDGEMENT, &position.to_le_bytes(), &[]);
+        let position = take_acknowledgement(&mut self.session, &connection.link, false);
+        let mut result = match position {
+            Some(position) => {
+                connection.link.queue(ACKNOWLEDGEMENT, &position.to_le_bytes(), &[]).map_err(Failure::from)
+            }
+            None => Ok(()),
+        };
+        if result.is_ok() && (position.is_some() || !was_open) {
+            result = self.write(epoll, host);
         }
-        if position.is_some() || !was_open {
-            let _ = self.write(epoll, host);
+        // The frame counts as received, so it must not be lost for a failure here. The system tells an error only once.
+        if let (Err(Failure::Broken(error) | Failure::Final(error)), Some(connection)) = (result, &mut self.connection)
+        {
+            connection.failed = Some(error);
         }
         Ok(received)
     }
 
     /// Returns whether frames, or the end of the connection, can be taken although no event of the socket will report them.
     pub fn has_unread(&self) -> bool {
-        let link = self.connection.as_ref().map(|connection| &connection.link);
-        link.is_some_and(|link| link.has_unread() || link.is_broken())
+        let has_more =
+            |Connection { link, failed, .. }: &Connection| link.has_unread() || link.is_broken() || failed.is_some();
+        self.connection.as_ref().is_some_and(has_more)
     }
 }
 
@@ -191,7 +212,7 @@ impl Connection {
 /// Writes frames until there are no more, or the socket is full. The frames that do not fit wait in the session, in clear.
 fn write(session: &mut Session, link: &mut Link) -> Result<(), LinkError> {
     if session.next_frame().is_some() {
-        if let Some(position) = session.take_acknowledgement(true) {
+        if let Some(position) = take_acknowledgement(session, link, true) {
             link.queue(ACKNOWLEDGEMENT, &position.to_le_bytes(), &[])?;
         }
     }
@@ -205,6 +226,13 @@ fn write(session: &mut Session, link: &mut Link) -> Result<(), LinkError> {
             return Ok(());
         }
     }
+}
+
+/// Returns the acknowledgement that is to be sent now, unless so much waits for the socket that a later one will do: a host that
+/// does not read gets no pile of them.
+fn take_acknowledgement(session: &mut Session, link: &Link, with_frames: bool) -> Option<u64> {
+    let has_room = link.queued_bytes() <= GATHERED_BYTES_MAX;
+    if has_room { session.take_acknowledgement(with_frames) } else { None }
 }
 
 /// Takes the next complete frame of either kind.

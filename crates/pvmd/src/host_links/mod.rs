@@ -350,8 +350,8 @@ impl HostLinks {
     /// Takes a new connection of a control link. It takes the place of the one before, even of one whose end this side has not
     /// noticed.
     fn on_connection(&mut self, host: Tid, link: Link) {
-        self.connector.cancel(Ticket::Control(host).number());
         let Some(control) = self.hosts.get_mut(&host).and_then(|host| host.control.as_mut()) else { return };
+        self.connector.cancel(Ticket::Control(host).number());
         let result = control.connect(link, &self.epoll, host);
         self.events.push_back(LinkEvent::Resumed { host });
         self.note_failure(host, result);
@@ -403,6 +403,12 @@ impl HostLinks {
         };
         let result = control.receive(&self.epoll, host);
         result.map_err(|failure| self.on_failure(host, &failure)).ok().flatten()
+    }
+
+    /// Returns whether there is a connection to a host.
+    pub fn has_connection(&self, host: Tid) -> bool {
+        let control = self.hosts.get(&host).and_then(|host| host.control.as_ref());
+        control.is_some_and(ControlLink::has_connection)
     }
 
     /// Returns whether frames, or the end of the link, can be taken although no event of the socket will report them.

@@ -208,6 +208,58 @@ fn a_connection_that_has_broken_is_told_once() {
     assert!(one.breaks(tid(TWO)) == 1 && !one.is_down(tid(TWO)));
 }
 
+/// Returns how the connection to a host has broken.
+fn how_broken(end: &End, host: u32) -> Vec<LinkBreak> {
+    let how = |event: &LinkEvent| match event {
+        LinkEvent::Broken { host: it, how } if *it == tid(host) => Some(*how),
+        _ => None,
+    };
+    end.seen.iter().filter_map(how).collect()
+}
+
+#[test]
+fn an_end_and_a_reset_are_told_apart_though_a_write_meets_them_first() {
+    for is_reset in [true, false] {
+        let (mut one, mut two) = linked(false);
+        if is_reset {
+            two.reset(tid(ONE));
+        } else {
+            drop(two);
+        }
+        // Nothing is read meanwhile. The system may need a moment to answer a write.
+        for _ in 0..20 {
+            one.links.send(tid(TWO), &Frame::Beat);
+            one.links.flush_all();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        drive(&mut [&mut one], |ends| ends[0].breaks(tid(TWO)) > 0);
+        let expected = if is_reset { LinkBreak::Lost } else { LinkBreak::Ended };
+        assert_eq!(how_broken(&one, TWO), [expected]);
+    }
+}
+
+#[test]
+fn a_connection_that_is_given_up_by_a_living_daemon_does_not_look_like_its_end() {
+    let (mut one, mut two) = linked(false);
+    two.control(tid(ONE)).count_break();
+    drive(&mut [&mut one], |ends| ends[0].breaks(tid(TWO)) > 0);
+    assert_eq!(how_broken(&one, TWO), [LinkBreak::Lost]);
+}
+
+#[test]
+fn a_call_for_a_control_link_alone_does_not_end_the_first_call_of_the_other_side() {
+    let ((mut one, one_key), (mut two, two_key)) = (End::new(ONE), End::new(TWO));
+    one.links.add_host(tid(TWO), two_key);
+    two.links.add_host(tid(ONE), one_key);
+    let addresses = [one.listen(), two.listen()].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    // The first address does not answer, so the call of host 2, which thinks that there was a session, comes before.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    one.links.connect(tid(TWO), &[silent.local_addr().unwrap(), addresses[1]]);
+    let (ticket, now) = (Ticket::Control(tid(ONE)).number(), Instant::now());
+    two.links.connector.connect_control(ticket, &addresses[..1], None, PublicKey(one_key), PATIENCE, now);
+    drive(&mut [&mut one, &mut two], |ends| ends[0].is_up(tid(TWO)) && ends[1].is_up(tid(ONE)));
+}
+
 #[test]
 fn a_host_that_cannot_be_reached_is_down_and_the_log_says_why() {
     let (mut one, _) = End::new(ONE);

@@ -26,6 +26,7 @@ const QUICK: Duration = Duration::from_millis(100);
 /// Links suit as long as sending to each host takes the daemon at most this factor longer than its best way. A body on a
 /// link passes no daemon, which saves more time than that.
 const LINKS_GAIN: f32 = 1.25;
+
 /// How many bytes and hosts, as powers of two.
 type Class = (u32, u32);
 

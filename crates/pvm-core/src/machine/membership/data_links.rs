@@ -1,8 +1,8 @@
 //! Data links that break while the control link is up; they are opened again.
 //!
-//! Data in flight are not lost when a data link breaks ([`crate::flows::RetransmitQueue`]). The host with the lower number calls. The host with the higher number accepts the call
-//! and decides when a new link is opened: it makes tokens, expects a call that shows them, and sends them to the
-//! calling host on the control link. Data links are numbered, and only the link with the highest number counts. So it
+//! Data in flight are not lost when a data link breaks ([`crate::flows::RetransmitQueue`]). The host with the lower number
+//! calls. The host with the higher number accepts the call and decides when a new link is opened: it makes tokens, expects a
+//! call that shows them, and sends them to the calling host on the control link. Data links are numbered, and only the link with the highest number counts. So it
 //! does not matter which side first notices the end of a link, and a late report of the end of an old link is ignored.
 use crate::machine::action::Action;
 use crate::machine::attempts::Attempts;

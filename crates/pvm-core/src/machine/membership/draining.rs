@@ -12,7 +12,6 @@ struct PendingDrain {
     asker: (Tid, u32),
     codes: Vec<i32>,
     version: u64,
-    unacknowledged: BTreeSet<Tid>,
 }
 
 /// The requests that are not answered; at the master.
@@ -26,13 +25,20 @@ impl Draining {
         self.pending.is_empty()
     }
 
-    /// Handles a request that these hosts take no new tasks, or take them again.
+    /// Handles a request that these hosts take no new tasks, or take them again. The answer has the tid of each host, or an error
+    /// code; the master cannot leave.
     pub fn drain(&mut self, core: &mut Core, asker: (Tid, u32), names: &[ByteBuf], is_draining: bool) {
         if names.is_empty() || names.len() > HOSTS_MAX {
             return core.reply(asker.0, asker.1, Err(Code::BadParam));
         }
-        let found: Vec<Option<Tid>> = names.iter().map(|name| core.hosts.find(name)).collect();
-        let codes = found.iter().map(|host| host.map_or(Code::NoHost.number(), |_| 0)).collect();
+        let own = core.own_host();
+        let find = |name: &ByteBuf| match core.hosts.find(name) {
+            None => Err(Code::NoHost),
+            Some(host) if host == own && is_draining => Err(Code::BadParam),
+            Some(host) => Ok(host),
+        };
+        let found: Vec<Result<Tid, Code>> = names.iter().map(find).collect();
+        let codes = found.iter().map(|host| host.map_or_else(Code::number, |host| host.0 as i32)).collect();
         let changed: BTreeSet<Tid> = found.into_iter().flatten().collect();
         let entries: Vec<_> = changed.iter().filter_map(|host| core.hosts.set_draining(*host, is_draining)).collect();
         if !entries.is_empty() {
@@ -42,30 +48,22 @@ impl Draining {
                 core.log(format!("host {} {what}", core.hosts.name_of(entry.tid)));
             }
         }
-        let unacknowledged = core.acks.awaited_tables();
-        self.pending.push(PendingDrain { asker, codes, version: core.hosts.version, unacknowledged });
+        self.pending.push(PendingDrain { asker, codes, version: core.hosts.version });
         self.answer(core);
     }
 
-    /// Handles the news that a host knows the table up to that version.
-    pub fn table_acknowledged(&mut self, core: &mut Core, host: Tid, version: u64) {
-        for one in self.pending.iter_mut().filter(|one| one.version <= version) {
-            one.unacknowledged.remove(&host);
-        }
-        self.answer(core);
-    }
-
-    /// Handles the removal of a host: its acknowledgement is no longer awaited.
-    pub(super) fn host_gone(&mut self, core: &mut Core, host: Tid) {
-        self.table_acknowledged(core, host, u64::MAX);
-    }
-
-    fn answer(&mut self, core: &mut Core) {
-        let is_open = |one: &PendingDrain| !one.unacknowledged.is_empty();
+    /// Answers the requests that all hosts know. Called when a host has acknowledged the table, or has gone.
+    pub fn answer(&mut self, core: &mut Core) {
+        let is_open = |one: &PendingDrain| core.acks.awaits_table(one.version);
         let (open, answered): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pending).into_iter().partition(is_open);
         self.pending = open;
         for PendingDrain { asker: (task, wait), codes, .. } in answered {
             core.reply(task, wait, Ok(Reply::Codes(codes)));
         }
+    }
+
+    /// Forgets the requests of tasks that have gone.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(Tid) -> bool) {
+        self.pending.retain(|one| !is_gone(one.asker.0));
     }
 }

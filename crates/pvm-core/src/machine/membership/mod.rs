@@ -76,8 +76,10 @@ impl SubMachine for Membership {
                     }
                 }
                 self.joining.host_gone(core, *host);
-                self.draining.host_gone(core, *host);
+                self.draining.forget(|asker| asker.host() == *host);
+                self.draining.answer(core);
             }
+            Event::TaskLeft { tid, .. } | Event::ClientLeft { tid, .. } => self.draining.forget(|asker| asker == *tid),
             Event::HostsJoined(_) => self.joining.answer_add(core),
             Event::HosterGone => self.fail_add(core, Code::DSysErr),
             _ => {}

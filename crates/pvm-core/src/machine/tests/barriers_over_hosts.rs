@@ -125,6 +125,22 @@ impl Programs {
         self.members.iter().for_each(|one| assert_eq!(one.passed, ends));
     }
 
+    /// Lets all members leave. Asserts that nobody waits any more but for members that may still come, and that nothing is left
+    /// of the group. `later`: how long arrivals and releases may be on their way.
+    pub fn end(&mut self, fleet: &mut Fleet, later: Duration, seed: u64) {
+        fleet.pass(super::BARRIER_PATIENCE + later);
+        self.look(fleet);
+        let all = self.members.len();
+        let waiting = self.members.iter().filter(|member| member.waits.is_some()).count();
+        let needs = self.members.iter().filter_map(|member| member.waits).map(|(_, count, _)| count).max();
+        assert!(waiting < all || needs.is_some_and(|need| need > all), "seed {seed}: {waiting} of {all} wait");
+        for member in std::mem::take(&mut self.members) {
+            fleet.leave(member.tid);
+        }
+        fleet.settle();
+        assert!(fleet.nodes.values().all(|node| node.machine.leftovers().is_empty()), "seed {seed}");
+    }
+
     pub fn forget(&mut self, gone: impl Fn(Tid) -> bool) {
         let (gone, stay) = std::mem::take(&mut self.members).into_iter().partition(|one| gone(one.tid));
         self.members = stay;
@@ -322,19 +338,8 @@ fn members_and_hosts_that_come_and_go_leave_nobody_waiting() {
                 programs.look(&fleet);
             }
         }
-        fleet.pass(super::BARRIER_PATIENCE + MUCH_LATER);
-        programs.look(&fleet);
-        let all = programs.members.len();
-        let waiting = programs.members.iter().filter(|member| member.waits.is_some()).count();
-        let needs = programs.members.iter().filter_map(|member| member.waits).map(|(_, count, _)| count).max();
-        // They wait for members that may still arrive, or that may still join.
-        assert!(waiting < all || needs.is_some_and(|need| need > all), "seed {seed}: {waiting} of {all} wait");
+        programs.end(&mut fleet, MUCH_LATER, seed);
         (opened, failed) = (opened + programs.opened, failed + programs.failed);
-        for member in std::mem::take(&mut programs.members) {
-            fleet.leave(member.tid);
-        }
-        fleet.settle();
-        assert!(fleet.nodes.values().all(|node| node.machine.leftovers().is_empty()), "seed {seed}");
     }
     assert!(opened > 1000 && failed > 300, "{opened} opened, {failed} failed");
 }

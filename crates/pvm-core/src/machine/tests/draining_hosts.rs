@@ -25,7 +25,7 @@ fn a_host_that_drains_keeps_its_tasks_and_gets_no_new_ones_from_any_host() {
     let mut fleet = Fleet::new(3, 1);
     let (one, three) = (fleet.task(MASTER), fleet.task(Fleet::host(3)));
     let old = fleet.task(Fleet::host(2));
-    assert_eq!(drain(&mut fleet, three, "h2", true), Some(vec![0]));
+    assert_eq!(drain(&mut fleet, three, "h2", true), Some(vec![Fleet::host(2).0 as i32]));
     for from in [one, three, old] {
         assert_eq!(hosts_of(&mut fleet, from, spawn_of("prog", 4)), [1, 1, 3, 3]);
         let named = Spawn { flags: TASK_HOST, place: text("h2"), ..spawn_of("prog", 1) };
@@ -36,9 +36,14 @@ fn a_host_that_drains_keeps_its_tasks_and_gets_no_new_ones_from_any_host() {
     fleet.ask(one, Request::AddHosts(names(&["h4"])));
     let late = fleet.task(Fleet::host(4));
     assert_eq!(hosts_of(&mut fleet, late, spawn_of("prog", 3)), [1, 3, 4]);
-    assert_eq!(drain(&mut fleet, late, "h2", false), Some(vec![0]));
+    assert_eq!(drain(&mut fleet, late, "h2", false), Some(vec![Fleet::host(2).0 as i32]));
     assert_eq!(hosts_of(&mut fleet, late, spawn_of("prog", 4)), [1, 2, 3, 4]);
     assert_eq!(drain(&mut fleet, one, "nowhere", true), Some(vec![Code::NoHost.number()]));
+    // Hosts are found by all their names. The first one cannot leave.
+    assert_eq!(drain(&mut fleet, late, "H3.example", true), Some(vec![Fleet::host(3).0 as i32]));
+    assert_eq!(drain(&mut fleet, late, "h1.example", true), Some(vec![Code::BadParam.number()]));
+    assert_eq!(drain(&mut fleet, late, "h1", false), Some(vec![MASTER.0 as i32]));
+    assert_eq!(hosts_of(&mut fleet, late, spawn_of("prog", 3)), [1, 2, 4]);
 }
 
 #[test]
@@ -55,10 +60,23 @@ fn a_drain_is_answered_when_all_hosts_know_it_or_are_gone() {
 }
 
 #[test]
+fn who_leaves_before_the_answer_to_a_drain_leaves_nothing_behind() {
+    let mut fleet = Fleet::new(5, 4);
+    let askers = [MASTER, Fleet::host(4), Fleet::host(5)].map(|host| fleet.task(host));
+    fleet.nodes.get_mut(&Fleet::host(3)).expect("a host").frozen = true;
+    askers.iter().for_each(|asker| assert_eq!(drain(&mut fleet, *asker, "h2", true), None));
+    fleet.leave(askers[0]);
+    fleet.leave(askers[1]);
+    fleet.kill(Fleet::host(5));
+    fleet.settle();
+    assert!(!fleet.machine(MASTER).leftovers().contains(&"adds"));
+}
+
+#[test]
 fn a_host_that_drains_can_be_deleted() {
     let mut fleet = Fleet::new(2, 3);
     let asker = fleet.task(MASTER);
-    assert_eq!(drain(&mut fleet, asker, "h2", true), Some(vec![0]));
+    assert_eq!(drain(&mut fleet, asker, "h2", true), Some(vec![Fleet::host(2).0 as i32]));
     fleet.ask(asker, Request::DeleteHosts(names(&["h2"])));
     assert_eq!(fleet.living(), [MASTER]);
     // Under its old name comes another host.

@@ -41,7 +41,7 @@ impl Fleet {
             .map(|(when, host, action)| (when, host, called(action)))
             .collect()
     }
-    /// Returns a machine of three hosts, of which all have links to one another.
+    /// Returns a machine of three hosts. There is a link between any two of them.
     fn linked() -> Fleet {
         let mut fleet = Fleet::new(3, 1);
         let now = fleet.now;

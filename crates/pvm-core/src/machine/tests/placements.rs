@@ -177,18 +177,8 @@ fn members_hosts_and_places_that_come_and_go_leave_nobody_waiting() {
                 programs.look(&fleet);
             }
         }
-        fleet.pass(super::BARRIER_PATIENCE + SLOW);
-        programs.look(&fleet);
-        let all = programs.members.len();
-        let needs = programs.members.iter().filter_map(|member| member.waits).map(|(_, count, _)| count).max();
-        let waiting = waits(&programs);
-        assert!(waiting < all || needs.is_some_and(|need| need > all), "seed {seed}: {waiting} of {all} wait");
+        programs.end(&mut fleet, SLOW, seed);
         (opened, failed) = (opened + programs.opened, failed + programs.failed);
-        for member in std::mem::take(&mut programs.members) {
-            fleet.leave(member.tid);
-        }
-        fleet.settle();
-        assert!(fleet.nodes.values().all(|node| node.machine.leftovers().is_empty()), "seed {seed}");
     }
     assert!(opened > 1000 && failed > 300 && elsewhere > 50, "{opened} opened, {failed} failed, {elsewhere} elsewhere");
 }

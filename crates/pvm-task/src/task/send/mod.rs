@@ -233,7 +233,7 @@ impl Task {
             Route::Introducing => return Ok(Submit::Again),
             Route::Gone => {}
             Route::Loopback => {
-                let envelope = Envelope::new(member.tid.0, self.state.own, meta);
+                let envelope = Envelope::new(to.0, self.state.own, meta);
                 let mut copy = Vec::new();
                 copy.try_reserve_exact(body.len()).map_err(|_| Code::NoMem)?;
                 count_copy(body.len());
@@ -263,7 +263,7 @@ impl Task {
             member.send_to_daemon(to, meta, body)?;
             return Ok(Submit::Done);
         }
-        let envelope = Envelope::new(member.tid.0, self.state.own, meta);
+        let envelope = Envelope::new(to.0, self.state.own, meta);
         self.deliver_to_self(envelope, body);
         Ok(Submit::Done)
     }
