@@ -217,7 +217,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
                     (arm, run)
                 }
                 None => {
-                    let wait = (0..arms).map(|arm| self.wait(arms, arm)).min().unwrap_or(1);
+                    let wait = (0..arms).map(|arm| self.wait(arm)).min().unwrap_or(1);
                     self.state = State::Exploit { left: wait.min(EXPLOITS_MAX) - 1 };
                     return self.exploit(arms, one_in);
                 }
@@ -281,7 +281,7 @@ impl<const ARMS: usize> Explorer<ARMS> {
 
     /// Returns an arm that should be tried now.
     fn due(&self, arms: usize) -> Option<usize> {
-        self.untried(arms).or_else(|| (0..arms).find(|arm| self.wait(arms, *arm) == 0))
+        self.untried(arms).or_else(|| (0..arms).find(|arm| self.wait(*arm) == 0))
     }
 
     /// Returns the arm that should be tried next before the first decision.
@@ -307,12 +307,12 @@ impl<const ARMS: usize> Explorer<ARMS> {
 
     /// Returns how many pulls come before the arm is tried again. The more it costs, the more: each arm takes the same part
     /// of the costs.
-    fn wait(&self, arms: usize, arm: usize) -> u32 {
-        let (best, Arm { cost, last, trial_pulls, certainty, .. }) = (self.best(arms), self.arms[arm]);
-        if arm == best {
+    fn wait(&self, arm: usize) -> u32 {
+        let Arm { cost, last, trial_pulls, certainty, .. } = self.arms[arm];
+        if arm == self.best {
             return u32::MAX;
         }
-        let ratio = cost / self.arms[best].cost;
+        let ratio = cost / self.arms[self.best].cost;
         let pause = if ratio.is_nan() { PAUSE_MAX } else { ((ratio - 1.0) * self.rules.loss_divisor) as u32 };
         let is_uncertain = certainty != Certainty::Confirmed && ratio < DOUBTED_RATIO;
         let pause = if is_uncertain { pause.min(UNCONFIRMED_PAUSE_MAX) } else { pause }.max(self.rules.pause_min);

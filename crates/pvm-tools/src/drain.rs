@@ -65,31 +65,32 @@ fn drain(session: &mut Session, arguments: &cli::Drain) -> Result<ExitCode, Box<
     // What becomes of each host: its tid while it is waited for, then 0 or an error code.
     let mut states = ask(session, &names, true)?;
     let (begin, mut told) = (Instant::now(), String::new());
+    // A task may be on its way from a host that placed it before it knew. So the first look removes nothing.
+    let mut may_remove = false;
     while states.iter().any(|state| *state > 0) {
         if let Some(signal) = signals.take().first() {
             tell_what_stays(session, &states);
             signals::end_by(*signal);
             return Ok(ExitCode::FAILURE);
         }
-        // A task may be on its way from a host that placed it before it knew.
-        std::thread::sleep(LOOK_PAUSE);
-        let is_over = arguments.timeout.is_some_and(|limit| begin.elapsed() >= limit);
-        let left = look(session, &mut states, is_over)?;
+        let is_over = may_remove && arguments.timeout.is_some_and(|limit| begin.elapsed() >= limit);
+        let left = look(session, &mut states, may_remove, is_over)?;
         let now = sentence(&left);
         if !left.is_empty() && (is_over || now != told) {
-            eprintln!(
-                "pvm drain: {}",
-                if is_over { format!("the time is over; {now} ended") } else { format!("{now} waited for") }
-            );
+            let end = if is_over { "ended, since the time is over" } else { "waited for" };
+            eprintln!("pvm drain: {now} {end}");
         }
-        told = now;
+        (told, may_remove) = (now, true);
+        if states.iter().any(|state| *state > 0) {
+            std::thread::sleep(LOOK_PAUSE);
+        }
     }
     Ok(hosts::print_deleted(&names, &states, arguments.json))
 }
 
-/// Looks once at the hosts that are waited for. Removes those that have no tasks any more, or all if the time is over.
-/// Returns the tasks on those that had some.
-fn look(session: &mut Session, states: &mut [i32], is_over: bool) -> Result<Vec<TaskInfo>, Code> {
+/// Looks once at the hosts that are waited for. If it may, removes those that have no tasks any more, or all if the time is
+/// over. Returns the tasks on those that had some.
+fn look(session: &mut Session, states: &mut [i32], may_remove: bool, is_over: bool) -> Result<Vec<TaskInfo>, Code> {
     let (known, _) = control::hosts(session)?;
     let (own, mut left) = (session.tid(), Vec::new());
     for at in (0..states.len()).filter(|at| states[*at] > 0).collect::<Vec<_>>() {
@@ -107,7 +108,7 @@ fn look(session: &mut Session, states: &mut [i32], is_over: bool) -> Result<Vec<
                 tasks.retain(|task| task.tid != own);
                 let is_empty = tasks.is_empty();
                 left.append(&mut tasks);
-                match is_empty || is_over {
+                match may_remove && (is_empty || is_over) {
                     true => remove(session, host)?,
                     false => continue,
                 }
