@@ -78,6 +78,9 @@ class Executor(concurrent.futures.Executor):
     worker, as `multiprocessing` does, so protect its top level by `if __name__ == "__main__":`. A job whose worker
     is lost is done again by another worker; so a job can run more than once, but its result comes once. A job fails
     with `WorkerLost` if five workers have ended while they did it.
+
+    All jobs fail with `PvmError` if this task is cut off: its daemon has ended, or its host is out of the machine. If
+    this task ends, its jobs are lost, and its workers end. `docs/python.md` says how another task can take its place.
     """
 
     def __init__(self, max_workers: Optional[int] = None, host: Optional[str] = None) -> None:
@@ -102,6 +105,8 @@ class Executor(concurrent.futures.Executor):
         self._next_try = 0.0
         self._reason: Optional[PvmError] = None
         self._is_open, self._is_stopped = True, False
+        #: Why this task can no longer hear its workers: its host is out of the machine, or its daemon has ended.
+        self._cut_off: Optional[PvmError] = None
         self._idle = threading.Condition(self._lock)
         #: How many workers were lost.
         self.lost = 0
@@ -127,6 +132,8 @@ class Executor(concurrent.futures.Executor):
         if done:
             job.future.add_done_callback(lambda _: done(job))
         with self._lock:
+            if self._cut_off:
+                raise self._cut_off
             if not self._is_open:
                 raise RuntimeError("the executor was shut down")
             self._waiting.append(job)
@@ -164,6 +171,25 @@ class Executor(concurrent.futures.Executor):
             _hpvm.send_object([tid], JOB, job.parts, self._context)
 
     def _serve(self) -> None:
+        try:
+            self._hear_workers()
+        except PvmError as error:
+            self._give_up(error)
+
+    def _give_up(self, reason: PvmError) -> None:
+        """Fails all jobs, so that no thread waits for results that cannot come."""
+        with self._lock:
+            if self._is_stopped:
+                return
+            self._cut_off, self._is_open, self._is_stopped = reason, False, True
+            jobs = [*self._waiting, *(job for jobs in self._workers.values() for job in jobs.values())]
+            self._waiting.clear()
+            self._workers.clear()
+            self._ready.clear()
+            self._idle.notify_all()
+        _fail([(job, reason) for job in jobs])
+
+    def _hear_workers(self) -> None:
         while True:
             message = _hpvm.recv_message(-1, -1, self._until_next_try(), self._context)
             if message is None:
@@ -204,13 +230,20 @@ class Executor(concurrent.futures.Executor):
 
     def _take(self, tid: int, parts: List[Any]) -> None:
         number, ok, seconds = HEAD.unpack(parts[0])
-        with self._lock:
-            # A worker that is unknown was given up; its jobs are elsewhere.
-            job = self._workers.get(tid, {}).pop(number, None)
-            self._hand_out()
-            self._idle.notify_all()
-        if job is None:
-            return
+        job: Optional[_Job] = None
+        try:
+            with self._lock:
+                # A worker that is unknown was given up; its jobs are elsewhere.
+                job = self._workers.get(tid, {}).pop(number, None)
+                self._hand_out()
+                self._idle.notify_all()
+        finally:
+            # Also if the next job cannot be sent.
+            if job is not None:
+                self._finish(job, ok, seconds, parts)
+
+    @staticmethod
+    def _finish(job: _Job, ok: bool, seconds: float, parts: List[Any]) -> None:
         job.seconds = seconds
         try:
             value = loads(parts[1:])
@@ -220,26 +253,28 @@ class Executor(concurrent.futures.Executor):
 
     def _lose(self, tid: int) -> None:
         failed: List[_Failure] = []
-        with self._lock:
-            jobs = list(self._workers.pop(tid, {}).values())
-            if self._is_stopped:
-                return
-            self.lost += 1
-            if tid in self._ready:
-                self._ready.discard(tid)
-            else:
-                self._note_failed_start()
-            self._note_time_without()
-            if jobs:
-                # The first one was in work; the others may wait on.
-                failed += self._count_loss(jobs[0])
-                if failed:
-                    jobs.pop(0)
-            self._waiting.extendleft(reversed(jobs))
-            failed += self._replace()
-            self._hand_out()
-            self._idle.notify_all()
-        _fail(failed)
+        try:
+            with self._lock:
+                jobs = list(self._workers.pop(tid, {}).values())
+                if self._is_stopped:
+                    return
+                self.lost += 1
+                if tid in self._ready:
+                    self._ready.discard(tid)
+                else:
+                    self._note_failed_start()
+                self._note_time_without()
+                if jobs:
+                    # The first one was in work; the others may wait on.
+                    failed += self._count_loss(jobs[0])
+                    if failed:
+                        jobs.pop(0)
+                self._waiting.extendleft(reversed(jobs))
+                failed += self._replace()
+                self._hand_out()
+                self._idle.notify_all()
+        finally:
+            _fail(failed)
 
     @staticmethod
     def _count_loss(job: _Job) -> "List[_Failure]":
@@ -298,6 +333,7 @@ class Executor(concurrent.futures.Executor):
                 dropped = []
         # The others were in work when their workers were lost.
         lost = [job for job in dropped if not job.future.cancel()]
+        _fail([(job, WorkerLost("the executor was shut down before the job could be done again")) for job in lost])
         with self._lock:
             while wait and (self._waiting or any(self._workers.values())):
                 self._idle.wait()
@@ -312,13 +348,13 @@ class Executor(concurrent.futures.Executor):
                 unfinished += jobs.values()
                 jobs.clear()
             self._idle.notify_all()
+        if not wait:
+            _fail([(job, WorkerLost("the executor was shut down without waiting")) for job in unfinished])
         if left:
             _hpvm.send_object(left, STOP, [b""], self._context)
-        _fail([(job, WorkerLost("the executor was shut down before the job could be done again")) for job in lost])
         if not wait:
             for tid in left:
                 _hpvm.kill(tid)
-            _fail([(job, WorkerLost("the executor was shut down without waiting")) for job in unfinished])
         _hpvm.send_object([self._me], STOP, [b""], self._context)
         if threading.current_thread() is not self._thread:
             self._thread.join()
