@@ -61,3 +61,43 @@ except hpvm.PvmError:
 executor.shutdown()
 """
     assert run(tmp_path, code) == "True\nno more jobs\n"
+
+
+def test_a_standby_goes_on_when_the_daemon_of_the_leader_is_killed(tmp_path):
+    text = (PROGRAMS / "standby.py").read_text()
+    # The leader cannot end before it is lost.
+    endless = text.replace("STEPS = 10 ", "STEPS = 10**9 ")
+    assert endless != text
+    (tmp_path / "standby.py").write_text(endless)
+    code = """
+import hpvm, os, signal, sys, time
+
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.01)
+
+def owner():
+    return dict(hpvm.mailboxes("standby").get("standby", [])).get(0)
+
+def has_ended(pid):
+    try:
+        return not open(f"/proc/{pid}/cmdline").read()
+    except FileNotFoundError:
+        return True
+
+hpvm.start([sys.argv[1]])
+[leader] = hpvm.spawn(sys.executable, [sys.argv[2]], host="beta")
+# It starts its standby in step 0.
+wait_for(lambda: owner() == leader and hpvm.get("standby")[0] >= 1)
+[pid] = [task.pid for task in hpvm.tasks() if task.tid == leader]
+daemon = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+step, _ = hpvm.get("standby")
+os.kill(daemon, signal.SIGKILL)
+wait_for(lambda: owner() != leader)
+begin, _ = hpvm.get("standby")
+wait_for(lambda: hpvm.get("standby")[0] > begin)
+wait_for(lambda: has_ended(pid))
+steps, total = hpvm.get("standby")
+print(begin >= step, total == sum(number * number for number in range(10 * steps + 1)), len(hpvm.hosts()))
+"""
+    assert run(tmp_path, code, BETA, str(tmp_path / "standby.py")) == "True True 1\n"
