@@ -348,6 +348,7 @@ class Executor(concurrent.futures.Executor):
                 unfinished += jobs.values()
                 jobs.clear()
             self._idle.notify_all()
+        # Jobs end before anything is sent: a send fails if this task is cut off.
         if not wait:
             _fail([(job, WorkerLost("the executor was shut down without waiting")) for job in unfinished])
         if left:
