@@ -84,7 +84,8 @@ impl DirectLinks {
         }
     }
 
-    /// Returns and forgets the events that other parts of the task have to handle.
+    /// Returns and forgets the events that other parts of the task have to handle. Also computes `active` anew: from
+    /// now on only links keep it set, those that wait for stack included.
     pub fn take_events(&mut self) -> Vec<RouteEvent> {
         self.active = !self.links.is_empty() || !self.deferred.is_empty();
         std::mem::take(&mut self.events)
