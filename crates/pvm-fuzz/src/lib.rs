@@ -20,6 +20,10 @@ use std::time::{Duration, Instant};
 /// programs use all cores, is not counted. The engine itself ends an input that takes much longer.
 pub const TIME_MAX: Duration = Duration::from_secs(1);
 
+/// How often an input that has taken too long is repeated. The least time counts: a system that is short of memory, or that
+/// takes the cores of a virtual machine away, makes a run longer, never shorter, and does not tell by how much.
+const REPEATS_MAX: u32 = 5;
+
 /// Input bytes from which a target takes its choices.
 pub struct Unstructured<'a>(arbitrary::Unstructured<'a>);
 
@@ -76,23 +80,33 @@ pub const fn part(file: &'static str, functions: &'static [&'static str]) -> Sou
 impl Target {
     /// Passes bytes to the decoder. Panics if the decoder does anything wrong or takes too long.
     pub fn feed(&self, bytes: &[u8]) {
-        let (start, before) = (Instant::now(), processor_time());
+        let start = Instant::now();
         (self.run)(bytes);
-        let spent = processor_time() - before;
-        assert!(spent <= TIME_MAX, "{}: {spent:?} for one input", self.name);
         if start.elapsed() > TIME_MAX {
             self.feed_again(bytes);
         }
     }
 
-    /// Passes the bytes to the decoder again. Panics if the decoder runs or sleeps for too long; time without a core is
-    /// not counted.
+    /// Passes the bytes to the decoder again, until it does not take too long. Panics if it always does.
     #[cold]
     fn feed_again(&self, bytes: &[u8]) {
-        let (start, before) = (Instant::now(), time_without_core());
+        let mut least = Duration::MAX;
+        for _ in 0..REPEATS_MAX {
+            least = least.min(self.measure(bytes));
+            if least <= TIME_MAX {
+                return;
+            }
+        }
+        panic!("{}: {least:?} for one input", self.name);
+    }
+
+    /// Passes the bytes to the decoder. Returns for how long it has run or slept; time without a core is not counted.
+    fn measure(&self, bytes: &[u8]) -> Duration {
+        let (start, processor_before, waited_before) = (Instant::now(), processor_time(), time_without_core());
         (self.run)(bytes);
-        let spent = start.elapsed().saturating_sub(time_without_core().saturating_sub(before));
-        assert!(spent <= TIME_MAX, "{}: {spent:?} for one input", self.name);
+        // The clock is read last: a wait for a core between the two must not make the time too short.
+        let waited = time_without_core().saturating_sub(waited_before);
+        (processor_time() - processor_before).max(start.elapsed().saturating_sub(waited))
     }
 
     /// Passes every input of the corpus to the decoder, and returns the number of inputs.
@@ -142,6 +156,7 @@ fn time_without_core() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     #[test]
     #[should_panic(expected = "for one input")]
@@ -158,6 +173,18 @@ mod tests {
     fn a_decoder_that_sleeps_too_long_is_found() {
         let sleepy = |_: &[u8]| std::thread::sleep(TIME_MAX);
         Target { name: "sleepy", run: sleepy, decoder: &[] }.feed(&[]);
+    }
+
+    #[test]
+    fn an_input_that_takes_long_a_few_times_is_no_fault() {
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let disturbed = |_: &[u8]| {
+            if RUNS.fetch_add(1, Relaxed) < 3 {
+                std::thread::sleep(TIME_MAX);
+            }
+        };
+        Target { name: "disturbed", run: disturbed, decoder: &[] }.feed(&[]);
+        assert!(RUNS.load(Relaxed) > 3);
     }
 
     #[test]

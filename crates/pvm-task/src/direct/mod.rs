@@ -26,6 +26,7 @@ pub(crate) use link::incoming::PostedReceive;
 use link::incoming::{FAST_BYTES, ReadOutcome, Until};
 use multicasts::Multicasts;
 use pacing::LinkPacer;
+pub(crate) use progress::{BUSY_POLLS, STALL_POLLS};
 use pvm_core::channel::{GivenUp, LaneEnd, Receipts};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Direct, LinkCause, Request};
@@ -54,8 +55,6 @@ const READ_ALL_LINKS_MAX: usize = 2;
 /// How much of its thread's stack a call must have left that makes a link, in bytes. The exchange of keys took 18 KiB, and
 /// a thread may have no more than 16 KiB.
 pub(crate) const LINK_STACK_BYTES: usize = 64 << 10;
-/// While messages arrive by other routes, the links are polled once in this number of calls.
-const BUSY_POLLS: u32 = 16;
 /// How long a sender waits for a peer that reads nothing.
 const SEND_WAIT_MAX: Duration = Duration::from_millis(20);
 

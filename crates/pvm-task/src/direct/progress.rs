@@ -1,6 +1,6 @@
 //! How links are made, polled and read to their ends.
 use super::link::DirectLink;
-use super::{BUSY_POLLS, DirectLinks, LINK_STACK_BYTES, RouteEvent};
+use super::{DirectLinks, LINK_STACK_BYTES, RouteEvent};
 use crate::store::Store;
 use pvm_core::proto::Direct;
 use pvm_core::tid::Tid;
@@ -8,8 +8,10 @@ use pvm_descriptor::OwnDescriptor;
 use pvm_fmp::has_stack;
 use std::os::fd::OwnedFd;
 
-/// One in this number of polls also checks for stalled links.
-const STALL_POLLS: u32 = 1024;
+/// While messages arrive by other routes, the links are polled once in this number of calls. The fabric does the same.
+pub(crate) const BUSY_POLLS: u32 = 16;
+/// One in this number of polls also checks for stalled links, on the fabric as well.
+pub(crate) const STALL_POLLS: u32 = 1024;
 
 impl DirectLinks {
     /// Keeps a link that the daemons have made until a call has enough stack.
@@ -82,7 +84,8 @@ impl DirectLinks {
         }
     }
 
-    /// Returns and forgets the events that other parts of the task have to handle.
+    /// Returns and forgets the events that other parts of the task have to handle. Also computes `active` anew: from
+    /// now on only links keep it set, those that wait for stack included.
     pub fn take_events(&mut self) -> Vec<RouteEvent> {
         self.active = !self.links.is_empty() || !self.deferred.is_empty();
         std::mem::take(&mut self.events)

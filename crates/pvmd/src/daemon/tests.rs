@@ -14,6 +14,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The limit of silence in the machine that the daemon joins. No test waits for it.
+const HOST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn host(number: u32) -> Tid {
     Tid::host_number(number)
@@ -131,10 +133,12 @@ impl Fixture {
             addresses: vec![self.address],
             key: [number as u8; 32],
         };
-        let hosts = vec![entry(1), entry(2)];
+        let mut hosts = vec![entry(1), entry(2)];
+        // The master does not listen.
+        hosts[0].addresses[0].set_port(0);
         let servers = Servers::default();
         let shared = MachineSettings {
-            host_timeout_ms: 60_000,
+            host_timeout_ms: HOST_TIMEOUT.as_millis() as u64,
             halt_grace_ms: 2000,
             trusted: false,
             servers,
@@ -192,6 +196,26 @@ fn a_daemon_ends_when_its_master_closes_the_control_link() {
     fixture.control = None;
     fixture.run_until("the daemon goes on", |fixture| fixture.daemon.stopped);
     assert!(fixture.log().contains("link to t40000: connection closed"), "{}", fixture.log());
+}
+
+#[test]
+fn the_end_of_a_connection_is_no_sign_of_life() {
+    let mut fixture = Fixture::new();
+    fixture.join();
+    fixture.run_until("not joined", |fixture| fixture.log().contains("joined"));
+    // The master says no more. Its connection is reset.
+    let silent_since = fixture.daemon.now();
+    let control = fixture.control.take().unwrap();
+    rustix::net::sockopt::set_socket_linger(&control, Some(Duration::ZERO)).unwrap();
+    drop(control);
+    fixture.run_until("the reset goes unnoticed", |fixture| !fixture.daemon.host_links.has_connection(host(1)));
+    assert!(!fixture.log().contains("silent"), "{}", fixture.log());
+    // The time is an argument, so the test does not wait. The steps are short enough that the daemon seems not suspended.
+    for quarter in 1..=4 {
+        fixture.daemon.machine.handle_time(silent_since + HOST_TIMEOUT * quarter / 4);
+        fixture.daemon.execute_actions();
+    }
+    assert!(fixture.log().contains("silent for 60 s"), "{}", fixture.log());
 }
 
 #[test]

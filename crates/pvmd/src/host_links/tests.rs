@@ -11,6 +11,7 @@ struct End {
     links: HostLinks,
     seen: Vec<LinkEvent>,
     frames: Vec<(Tid, Frame)>,
+    acknowledgements: usize,
 }
 
 impl End {
@@ -21,7 +22,7 @@ impl End {
         let timeout = Duration::from_secs(10);
         let connector = Connector::new(Identity::new(key), timeout).unwrap();
         let links = HostLinks::new(connector, Tid::host_number(number), timeout, epoll).unwrap();
-        (End { links, seen: Vec::new(), frames: Vec::new() }, public)
+        (End { links, seen: Vec::new(), frames: Vec::new(), acknowledgements: 0 }, public)
     }
 
     fn listen(&mut self) -> u16 {
@@ -31,8 +32,9 @@ impl End {
 
     fn receive_all(&mut self, host: Tid) {
         while let Some(received) = self.links.receive(host) {
-            if let Received::Frame(frame) = received {
-                self.frames.push((host, frame));
+            match received {
+                Received::Frame(frame) => self.frames.push((host, frame)),
+                Received::Acknowledgement => self.acknowledgements += 1,
             }
         }
     }
@@ -301,6 +303,28 @@ fn false_acknowledgements_end_the_link() {
         one.control(tid(TWO)).link().unwrap().send(ACKNOWLEDGEMENT, header, &[]).unwrap();
         drive(&mut [&mut one, &mut two], |ends| ends[1].is_down(tid(ONE)));
     }
+}
+
+#[test]
+fn acknowledgements_do_not_pile_up_for_a_host_that_does_not_read() {
+    let (mut one, mut two) = linked(false);
+    // The acknowledgement with which the connection begins comes before the first frame.
+    one.links.send(tid(TWO), &Frame::Beat);
+    drive(&mut [&mut one, &mut two], |ends| ends[1].frames.len() == 1);
+    two.acknowledgements = 0;
+    // Host 2 reads nothing more, and the line is longer than the sockets hold. Each line of host 2 is long enough for an
+    // acknowledgement.
+    one.links.send(tid(TWO), &line(12 << 20, 1));
+    (0..100).for_each(|number| two.links.send(tid(ONE), &line(64 << 10, number)));
+    let start = Instant::now();
+    while one.frames.len() < 100 {
+        assert!(start.elapsed() < PATIENCE, "host 1 does not get the lines");
+        two.links.flush(tid(ONE));
+        one.turn();
+    }
+    assert!(one.control(tid(TWO)).link().unwrap().queued_bytes() > GATHERED_BYTES_MAX, "the line is on its way");
+    drive(&mut [&mut one, &mut two], |ends| ends[1].frames.len() == 2 && ends[1].links.kept_bytes(tid(ONE)) == 0);
+    assert_eq!(two.acknowledgements, 1, "the last one says what all would have said");
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod sending;
 mod waiting;
 
 use super::{FabricEvent, FabricLinks, LinkName, Secrets};
+use crate::direct::{BUSY_POLLS, STALL_POLLS};
 use crate::envelope::HeldMessages;
 use crate::envelope::LinkMessage;
 use crate::store::Store;
@@ -36,10 +37,6 @@ use std::time::Instant;
 
 /// The words of a message's header that travel with it, in bytes.
 const HEADER_BYTES: usize = 20;
-/// While messages arrive by other routes, the fabric is polled once in this number of calls.
-const BUSY_POLLS: u32 = 16;
-/// One in this number of polls also looks for links that carry nothing.
-const STALL_POLLS: u32 = 1024;
 
 /// How many bytes of stack must be left to open a fabric: providers are loaded and started then. Some programs run threads or
 /// coroutines with less.
