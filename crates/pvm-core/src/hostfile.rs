@@ -3,6 +3,7 @@
 use crate::codes::SPEED_DEFAULT;
 use crate::flows::multicast::McastRoute;
 use crate::ranges::{self, RangeError};
+use serde::{Deserialize, Serialize};
 
 /// The longest file, in bytes: some 250 for each of the most hosts that a machine can have.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
@@ -65,7 +66,7 @@ impl From<RangeError> for LineError {
 }
 
 /// The options of a host.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// `lo=`: the login name.
     pub login: Option<String>,
@@ -152,7 +153,7 @@ impl Options {
 }
 
 /// A host as a line describes it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostLine {
     name: String,
     /// `&`: the host is known, but is not started now.

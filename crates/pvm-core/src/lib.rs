@@ -14,6 +14,7 @@
 //! * [`datagram_error`]: why a datagram to all hosts is not used.
 //! * [`dialogue`]: the dialogue between a master and a daemon that it starts.
 //! * [`wire`]: the protocol between daemons.
+//! * [`master_state`]: what only the master knows, for the next master.
 //! * [`machine`]: the rules of the virtual machine, as the daemon of one host applies them.
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ mod formats_tests;
 pub mod fuzz;
 pub mod hostfile;
 pub mod machine;
+pub mod master_state;
 #[cfg(test)]
 mod prng;
 pub mod proto;

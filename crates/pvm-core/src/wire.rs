@@ -9,6 +9,7 @@ use crate::datagram_error::DatagramError;
 use crate::fabric::Wish;
 use crate::flows::multicast::McastRoute;
 use crate::flows::pacing::Pacing;
+use crate::master_state::MasterState;
 use crate::proto::{
     ByteBuf, FabricOffer, LinkCause, Message, Order, Reply, Request, Role, SECRET_BYTES, Spawn, TraceSettings,
 };
@@ -23,7 +24,7 @@ pub use crate::proto::{decode, encode};
 /// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
 /// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test
 /// compares the formats of the frames with `formats/daemons.txt`.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 
 /// A frame on the control link between two daemons. The longest frame contains a frame of a task.
 ///
@@ -280,6 +281,19 @@ pub enum Frame {
     Fabric { number: u32, from: Tid, to: Tid, offer: FabricOffer, cause: LinkCause },
     /// The answer to `Fabric`.
     FabricAnswer { number: u32, answer: LinkAnswer },
+
+    // ----- another master
+    /// Master to the host that is to be the master: do you live? The answer is `MasterAccepted`.
+    MasterOffered,
+    /// To the master: the answer to `MasterOffered`.
+    MasterAccepted,
+    /// Master to the host that is to be the master: a part of what only the master knows.
+    MasterState(MasterState),
+    /// Master to all: that host is the master from now on, after everything that the sender has sent as the master.
+    NewMaster { master: Tid },
+    /// To the new master: the sender follows it from now on. `clients` are the living tasks of the sender for which the master
+    /// may keep state, and whether they have left PVM; `tasker` is the task that starts the tasks of the host.
+    Following { clients: Vec<(Tid, bool)>, tasker: Option<Tid> },
 }
 
 impl Frame {

@@ -123,6 +123,8 @@ pub enum Action {
     /// Close the data link to the host, or abandon the attempt to open it. Unsent data wait for the next link. No
     /// answer.
     DropData { host: Tid },
+    /// Another host is the master from now on, or this one.
+    MasterChanged,
     /// This daemon's host now belongs to a machine: apply the settings of the machine, and let tasks connect.
     Joined { shared: MachineSettings, options: HostOptions },
     /// This host, which is not the master's, ends: tasks cannot enroll any more, so the socket, the rendezvous file and

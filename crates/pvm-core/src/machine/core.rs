@@ -4,14 +4,15 @@ use super::event::Event;
 use super::host_table::HostTable;
 use super::links::Links;
 use super::open_requests::OpenRequests;
-use super::pending_acks::PendingAcks;
+use super::pending_acks::{Ack, PendingAcks};
 use super::roles::Roles;
 use super::settings::Settings;
 use super::task_table::TaskTable;
 use crate::proto::{LinkCause, Order};
 use crate::tid::Tid;
 use crate::time::Time;
-use std::collections::{BTreeSet, VecDeque};
+use crate::wire::Frame;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// This daemon counts as suspended when more than `host_timeout` divided by this number passes between two inputs. A
 /// suspended daemon cannot judge how long others were silent.
@@ -35,6 +36,8 @@ pub(super) struct Core {
     pub requests: OpenRequests,
     /// At the master: the tasks on other hosts that have state at the master, such as requests, groups or roles.
     pub clients: BTreeSet<Tid>,
+    /// At a new master: the hosts that do not follow it yet, and the frames for them.
+    awaited: BTreeMap<Tid, Vec<Frame>>,
     /// Actions that the daemon has not fetched yet.
     pub(in crate::machine) actions: VecDeque<Action>,
     /// Events that have not been delivered yet.
@@ -57,6 +60,7 @@ impl Core {
             acks: PendingAcks::default(),
             requests: OpenRequests::default(),
             clients: BTreeSet::new(),
+            awaited: BTreeMap::new(),
             actions: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -103,6 +107,30 @@ impl Core {
         match tid.host() == self.own_host() {
             true => self.tasks.exists(tid),
             false => self.hosts.is_here(tid),
+        }
+    }
+
+    /// At a new master: keeps all frames for a host until the host follows it.
+    pub fn await_following(&mut self, host: Tid) {
+        self.acks.expect(host, Ack::Following, self.now);
+        self.awaited.insert(host, Vec::new());
+    }
+    /// Returns whether a host does not follow this master yet.
+    pub fn is_awaited(&self, host: Tid) -> bool {
+        self.awaited.contains_key(&host)
+    }
+    /// Keeps a frame for a host that does not follow this master yet; otherwise returns it.
+    pub fn keep_awaited(&mut self, host: Tid, frame: Frame) -> Option<Frame> {
+        match self.awaited.get_mut(&host) {
+            Some(frames) => frames.push(frame),
+            None => return Some(frame),
+        }
+        None
+    }
+    /// Sends the frames that were kept for a host.
+    pub fn let_follow(&mut self, host: Tid) {
+        for frame in self.awaited.remove(&host).unwrap_or_default() {
+            self.send_host(host, frame);
         }
     }
 

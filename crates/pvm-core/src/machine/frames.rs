@@ -133,6 +133,15 @@ impl Parts {
             Frame::StartOrder { number, order } if from_master && !core.halting => {
                 core.push(Action::OrderStart { number, order });
             }
+            Frame::MasterOffered if from_master && !core.halting => core.send_master(Frame::MasterAccepted),
+            Frame::MasterAccepted if core.is_master() => self.master_accepted(core, from),
+            Frame::MasterState(part) if from_master => self.membership.moving.keep_part(part),
+            Frame::NewMaster { master } if from_master && !core.halting => match master {
+                master if master == core.own_host() => self.take_office(core),
+                master if master != from && core.hosts.is_here(master) => self.follow(core, master),
+                _ => {}
+            },
+            Frame::Following { clients, tasker } if core.is_master() => self.followed(core, from, clients, tasker),
             // Frames that this sender may not send, or may not send to this host, are ignored. A new kind of frame
             // needs an arm above.
             Frame::Request { .. }
@@ -159,7 +168,12 @@ impl Parts {
             | Frame::ListBarriers { .. }
             | Frame::Joined { .. }
             | Frame::Servers(_)
-            | Frame::StartOrder { .. } => {}
+            | Frame::StartOrder { .. }
+            | Frame::MasterOffered
+            | Frame::MasterAccepted
+            | Frame::MasterState(_)
+            | Frame::NewMaster { .. }
+            | Frame::Following { .. } => {}
         }
     }
 

@@ -77,6 +77,9 @@ impl HostTable {
     pub fn master(&self) -> Tid {
         self.master
     }
+    pub fn set_master(&mut self, master: Tid) {
+        self.master = master;
+    }
     pub fn is_master(&self) -> bool {
         self.own == self.master
     }
@@ -225,6 +228,23 @@ impl HostTable {
             let tid = Tid::host_number(self.last);
             (!self.is_here(tid) && !taken(tid)).then_some(tid)
         })
+    }
+    /// Returns the host number assigned last.
+    pub fn last_number(&self) -> u32 {
+        self.last
+    }
+    /// Returns the addresses to which the names of hosts resolved.
+    pub fn resolved(&self) -> Vec<(Tid, Vec<IpAddr>)> {
+        self.table.iter().map(|(tid, record)| (*tid, record.resolved.clone())).collect()
+    }
+    /// Takes over what only the master knows: the number assigned last, and the addresses to which names resolved.
+    pub fn take_office(&mut self, last: u32, resolved: Vec<(Tid, Vec<IpAddr>)>) {
+        self.last = last;
+        for (host, addresses) in resolved {
+            if let Some(record) = self.table.get_mut(&host) {
+                record.resolved = addresses;
+            }
+        }
     }
     /// Finds a host by one of its resolved addresses.
     pub fn at_address(&self, addresses: &[IpAddr]) -> Option<Tid> {

@@ -9,8 +9,8 @@ use super::fences::Fences;
 use super::link_quality::LinkQuality;
 use crate::tid::Tid;
 use crate::time::Time;
-use crate::wire::Frame;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::wire::{self, Frame};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// The state of a link.
@@ -81,6 +81,21 @@ pub(super) struct Link {
     deadline: Time,
 }
 
+/// The frames of hosts that follow this host already, although it does not know yet that it is the master.
+#[derive(Default)]
+struct Early {
+    frames: VecDeque<Frame>,
+    bytes: usize,
+}
+
+/// Frames of one host that come before this host knows that it is the master.
+///
+/// * Filled by: each other host
+/// * Setting: none, the news come within a fraction of a second
+/// * Reached: the frames are dropped; if this host becomes the master, it removes the other host
+/// * Test: `a_host_that_follows_nobody_cannot_fill_the_memory`
+pub const EARLY_BYTES_MAX: usize = 32 << 20;
+
 /// The links of this host.
 #[derive(Default)]
 pub(super) struct Links {
@@ -90,6 +105,7 @@ pub(super) struct Links {
     deadlines: BTreeSet<(Time, Tid)>,
     /// The hosts whose frames may have stopped waiting for messages.
     unfenced: BTreeSet<Tid>,
+    early: BTreeMap<Tid, Early>,
 }
 
 impl Links {
@@ -98,6 +114,17 @@ impl Links {
     }
     pub fn get_mut(&mut self, host: Tid) -> Option<&mut Link> {
         self.links.get_mut(&host)
+    }
+    /// Returns the hosts whose links have failed.
+    pub fn failed(&self) -> Vec<Tid> {
+        self.with_state(|state| matches!(state, State::Failed))
+    }
+    /// Returns the hosts whose links are being opened.
+    pub fn wanted(&self) -> Vec<Tid> {
+        self.with_state(|state| matches!(state, State::Wanted { .. }))
+    }
+    fn with_state(&self, is_meant: impl Fn(&State) -> bool) -> Vec<Tid> {
+        self.links.iter().filter(|(_, link)| is_meant(&link.state)).map(|(host, _)| *host).collect()
     }
     pub fn next_wakeup(&self) -> Option<Time> {
         self.deadlines.first().map(|(when, _)| *when)
@@ -126,9 +153,32 @@ impl Links {
     }
     pub fn remove(&mut self, host: Tid) {
         self.unfenced.remove(&host);
+        self.early.remove(&host);
         if let Some(link) = self.links.remove(&host) {
             self.deadlines.remove(&(link.deadline, host));
         }
+    }
+    /// Keeps a frame of a host that follows this host already, although it is not the master yet; otherwise returns the frame.
+    pub fn keep_early(&mut self, host: Tid, frame: Frame) -> Option<Frame> {
+        if !matches!(frame, Frame::Following { .. }) && !self.early.contains_key(&host) || frame == Frame::Beat {
+            return Some(frame);
+        }
+        let early = self.early.entry(host).or_default();
+        early.bytes += size_of::<Frame>() + wire::encode(&frame).len();
+        match early.bytes > EARLY_BYTES_MAX {
+            true => early.frames.clear(),
+            false => early.frames.push_back(frame),
+        }
+        None
+    }
+    #[cfg(test)]
+    pub fn early_bytes(&self) -> usize {
+        self.early.values().flat_map(|early| &early.frames).map(|frame| wire::encode(frame).len()).sum()
+    }
+    /// Takes the frames that came early, now that this host is the master.
+    pub fn take_early(&mut self) -> Vec<(Tid, Frame)> {
+        let early = std::mem::take(&mut self.early).into_iter();
+        early.flat_map(|(host, early)| early.frames.into_iter().map(move |frame| (host, frame))).collect()
     }
     /// Takes a frame of a host's control link. Returns it unless it waits for messages.
     pub fn take_frame(&mut self, host: Tid, now: Time, frame: Frame) -> Option<Frame> {

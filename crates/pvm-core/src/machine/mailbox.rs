@@ -9,7 +9,8 @@ use crate::codes::{
     MBOX_READ_AND_DELETE, MBOX_WAIT_FOR_INFO,
 };
 use crate::encoding::Writer;
-use crate::proto::{ByteBuf, Mailbox, Message, Reply};
+use crate::master_state::MailboxEntry;
+use crate::proto::{ByteBuf, Mailbox, Message, Reply, Request};
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -343,6 +344,44 @@ impl Mailboxes {
             }
         }
         all
+    }
+
+    // ----- another master
+
+    /// Returns all entries; classes in the order in which they were made.
+    pub fn entries(&self) -> impl Iterator<Item = MailboxEntry> + '_ {
+        self.classes.values().flat_map(|class| {
+            class.entries.iter().map(|(index, entry)| MailboxEntry {
+                name: ByteBuf::from(class.name.clone()),
+                index: *index,
+                owner: entry.owner,
+                flags: entry.flags,
+                message: entry.message.clone(),
+            })
+        })
+    }
+
+    /// Takes over an entry of the former master.
+    pub fn take_entry(&mut self, entry: MailboxEntry) {
+        let MailboxEntry { name, index, owner, flags, message } = entry;
+        self.insert(&name, index, Entry { owner, flags, message });
+    }
+
+    /// Drops everything. Returns the pending receives as requests.
+    pub fn resign(&mut self) -> Vec<(Tid, u32, Request)> {
+        let pending = std::mem::replace(self, Mailboxes::new(self.bytes_max)).pending_receives;
+        let request = |one: PendingReceive| {
+            let PendingReceive { task, wait, name, index, flags } = one;
+            (task, wait, Request::RecvInfo { name: ByteBuf::from(name), index, flags })
+        };
+        pending.into_values().flatten().map(request).collect()
+    }
+
+    /// Returns whether a task has an entry in that class.
+    pub fn is_published(&self, task: Tid, name: &str) -> bool {
+        let Some((number, _)) = self.class(name.as_bytes()) else { return false };
+        let owned = self.owned.get(&task);
+        owned.is_some_and(|owned| owned.range((number, i32::MIN)..=(number, i32::MAX)).next().is_some())
     }
 
     /// Returns a line for each class, for the log.

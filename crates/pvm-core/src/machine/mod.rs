@@ -20,6 +20,7 @@
 //! * `remote`: requests that another host decides
 //! * `servers`: hoster, tasker, resource manager, tracer
 //! * `parts`: the sub-machines together
+//! * `handover`: another host becomes the master
 //! * `requests`, `frames`: dispatch of requests and of frames from other daemons
 //! * this file: the interface to the daemon
 
@@ -35,6 +36,7 @@ mod fences;
 mod frames;
 mod group_page;
 mod groups;
+mod handover;
 mod host_table;
 mod index;
 pub mod limits;
@@ -104,6 +106,7 @@ impl Machine {
     /// Delivers all pending events.
     fn settle(&mut self) {
         self.parts.settle(&mut self.core);
+        self.parts.hand_over_if_due(&mut self.core);
     }
 
     /// Advances the clock. If this daemon was suspended, restarts the timers that limit how long other hosts may be
@@ -143,6 +146,10 @@ impl Machine {
     /// Returns the tid of the master's daemon.
     pub fn master(&self) -> Tid {
         self.core.hosts.master()
+    }
+    /// Returns whether this host is the master.
+    pub fn is_master(&self) -> bool {
+        self.core.is_master()
     }
     /// Returns the hosts of the machine, as `pvm_config` reports them.
     pub fn host_list(&self) -> Vec<Host> {
@@ -416,6 +423,7 @@ impl Machine {
     /// Handles the result of [`Action::ListBarriers`], by group number.
     pub fn handle_barriers_listed(&mut self, listing: Listing, waiting: BTreeMap<u64, Waiting>) {
         self.parts.groups.listed_here(&mut self.core, listing, waiting);
+        self.settle();
     }
 
     // ----- hosts and links
@@ -532,7 +540,7 @@ impl Machine {
     pub fn handle_host_frame(&mut self, now: Time, from: Tid, frame: Frame) {
         self.handle_heard(now, from);
         match self.core.links.take_frame(from, now, frame) {
-            Some(frame) => self.dispatch(from, frame),
+            Some(frame) => self.dispatch_in_turn(from, frame),
             None => self.core.expire_fences(from),
         }
         self.settle();
@@ -552,9 +560,21 @@ impl Machine {
     /// actions were executed.
     pub fn handle_unfenced(&mut self) -> bool {
         let Some((from, frame)) = self.core.links.next_unfenced(self.core.now) else { return false };
-        self.dispatch(from, frame);
+        self.dispatch_in_turn(from, frame);
         self.settle();
         true
+    }
+
+    /// Dispatches a frame of a control link, unless it is for the master that this host is to be.
+    fn dispatch_in_turn(&mut self, from: Tid, frame: Frame) {
+        let was_master = self.core.is_master();
+        let frame = if was_master { Some(frame) } else { self.core.links.keep_early(from, frame) };
+        frame.into_iter().for_each(|frame| self.dispatch(from, frame));
+        if !was_master && self.core.is_master() {
+            for (host, frame) in self.core.links.take_early() {
+                self.dispatch(host, frame);
+            }
+        }
     }
 
     fn dispatch(&mut self, from: Tid, frame: Frame) {

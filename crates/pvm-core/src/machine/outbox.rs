@@ -77,6 +77,7 @@ impl Core {
         if !self.hosts.is_known(host) {
             return;
         }
+        let Some(frame) = self.keep_awaited(host, frame) else { return };
         let now = self.now;
         let Some(link) = self.links.get_mut(host) else { return self.make_link(host, vec![frame]) };
         match &mut link.state {
@@ -126,7 +127,9 @@ impl Core {
     fn make_link(&mut self, host: Tid, frames: Vec<Frame>) {
         let (own, master, now) = (self.own_host(), self.hosts.master(), self.now);
         self.links.begin(host, State::Wanted { since: now, frames }, now, self.settings.host_timeout);
-        if own < host {
+        // The master calls a host that is to join; that host does not know other addresses.
+        let calls = own < host && self.hosts.is_welcomed() || self.hosts.joining(host).is_some();
+        if calls {
             let addresses = self.hosts.addresses_of(host);
             self.push(Action::OpenLink { host, addresses });
         } else if host != master {

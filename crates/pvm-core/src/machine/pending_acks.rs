@@ -26,6 +26,10 @@ pub(super) enum Ack {
     Tasks(u32),
     /// `BarriersListed`
     Barriers(u32),
+    /// `MasterAccepted`
+    Master,
+    /// `Following`, at a new master
+    Following,
 }
 
 /// All pending acknowledgements, by host and by age.
@@ -65,7 +69,7 @@ impl PendingAcks {
 
     /// Drops the pending acknowledgements of a removed host.
     pub fn forget(&mut self, host: Tid) {
-        let all = self.since.range((host, Ack::Table(0))..=(host, Ack::Barriers(u32::MAX)));
+        let all = self.since.range((host, Ack::Table(0))..=(host, Ack::Following));
         let pending: Vec<Ack> = all.map(|((_, ack), _)| *ack).collect();
         pending.into_iter().for_each(|ack| self.received(host, ack));
     }

@@ -26,6 +26,8 @@ enum Asker {
 struct PendingRequest {
     host: Tid,
     asker: Asker,
+    /// The request, if only the master decides it: another host may become the master.
+    of_master: Option<Box<Request>>,
 }
 
 /// Tasks of one host that wait for a list of the tasks of all hosts.
@@ -86,7 +88,7 @@ impl SubMachine for Remote {
 
 impl Remote {
     /// Records a request to a host; returns its number.
-    fn begin(&mut self, host: Tid, asker: Asker) -> u32 {
+    fn begin(&mut self, host: Tid, asker: Asker, of_master: Option<Box<Request>>) -> u32 {
         // Numbers are not reused at once: the answer to a withdrawn request may still arrive.
         loop {
             self.last = self.last.wrapping_add(1);
@@ -98,7 +100,7 @@ impl Remote {
             self.by_task.insert(tid, self.last);
         }
         self.by_host.insert(host, self.last);
-        self.pending.insert(self.last, PendingRequest { host, asker });
+        self.pending.insert(self.last, PendingRequest { host, asker, of_master });
         self.last
     }
     /// Takes a pending request.
@@ -125,7 +127,8 @@ impl Remote {
                 task.known_to_master = true;
             }
         }
-        let wait = self.begin(host, Asker::Task { tid: from, wait, lost });
+        let of_master = is_of_master(&request).then(|| Box::new(request.clone()));
+        let wait = self.begin(host, Asker::Task { tid: from, wait, lost }, of_master);
         core.send_host(host, Frame::Request { wait, from, request });
         None
     }
@@ -165,6 +168,36 @@ impl Remote {
         }
     }
 
+    // ----- another master
+
+    /// Returns the numbers of the requests that the former master has not answered, the oldest first.
+    fn of_master(&self) -> Vec<u32> {
+        self.pending.iter().filter(|(_, open)| open.of_master.is_some()).map(|(wait, _)| *wait).collect()
+    }
+
+    /// Sends to the master what the former one has not answered.
+    pub fn repeat_to_master(&mut self, core: &mut Core) {
+        let master = core.hosts.master();
+        for wait in self.of_master() {
+            let Some(open) = self.pending.get_mut(&wait) else { continue };
+            let (Asker::Task { tid, .. }, Some(request)) = (&open.asker, &open.of_master) else { continue };
+            let (from, request) = (*tid, (**request).clone());
+            self.by_host.remove(std::mem::replace(&mut open.host, master), wait);
+            self.by_host.insert(master, wait);
+            core.send_host(master, Frame::Request { wait, from, request });
+        }
+    }
+
+    /// Takes what the former master has not answered, because this host decides it now.
+    pub fn take_of_master(&mut self) -> Vec<(Tid, u32, Request)> {
+        let open = self.of_master().into_iter().filter_map(|wait| self.end(wait)).collect::<Vec<_>>();
+        let request = |open: PendingRequest| match (open.asker, open.of_master) {
+            (Asker::Task { tid, wait, .. }, Some(request)) => Some((tid, wait, *request)),
+            _ => None,
+        };
+        open.into_iter().filter_map(request).collect()
+    }
+
     // ----- tasks of all hosts
 
     /// Handles a request for the tasks of all hosts.
@@ -189,7 +222,7 @@ impl Remote {
         let (askers, missing) = (std::mem::take(&mut self.listeners), hosts.len() + 1);
         self.gathering = Some(Gathering { number, askers, missing, tasks });
         for host in hosts {
-            let wait = self.begin(host, Asker::TaskList(number));
+            let wait = self.begin(host, Asker::TaskList(number), None);
             core.acks.expect(host, Ack::Tasks(wait), core.now);
             core.send_host(host, Frame::Request { wait, from: own, request: Request::Tasks(host) });
         }
@@ -271,9 +304,20 @@ fn deciding_host(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
     let (host, lost) = match request {
         Request::TaskStatus(tid) if tid.is_task() => (tid.host(), code(Code::NoTask)),
         Request::HostStatus(name) => (core.hosts.find(name)?, code(Code::HostFail)),
-        Request::Tasks(Tid::NONE) => (core.hosts.master(), failed),
-        Request::Tasks(tid) | Request::HostSync(tid) | Request::ExitStatus(tid) => (tid.host(), failed),
+        Request::Tasks(tid) if *tid != Tid::NONE => (tid.host(), failed),
+        Request::HostSync(tid) | Request::ExitStatus(tid) => (tid.host(), failed),
         Request::Input { tid, .. } => (tid.host(), failed),
+        Request::Tickle(arguments) if declared_failed(arguments) == Some(core.own_host()) => return None,
+        request if is_of_master(request) => (core.hosts.master(), failed),
+        _ => return None,
+    };
+    (host != core.own_host() && core.hosts.is_known(host)).then_some((host, lost))
+}
+
+/// Returns whether the master alone decides the request of a task, wherever the task lives.
+pub(super) fn is_of_master(request: &Request) -> bool {
+    match request {
+        Request::Tasks(place) => *place == Tid::NONE,
         Request::AddHosts(_)
         | Request::AwaitHosts
         | Request::DeleteHosts(_)
@@ -291,12 +335,11 @@ fn deciding_host(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
         | Request::SetGroupHost(_)
         | Request::GroupPlaces
         | Request::LostHosts
-        | Request::Halt => (core.hosts.master(), failed),
-        Request::Register { role, .. } if *role != Role::Tasker => (core.hosts.master(), failed),
-        Request::Tickle(arguments) if declared_failed(arguments)? != core.own_host() => (core.hosts.master(), failed),
-        _ => return None,
-    };
-    (host != core.own_host() && core.hosts.is_known(host)).then_some((host, lost))
+        | Request::Halt => true,
+        Request::Register { role, .. } => *role != Role::Tasker,
+        Request::Tickle(arguments) => declared_failed(arguments).is_some(),
+        _ => false,
+    }
 }
 
 /// Returns whether the master decides such requests for the whole machine.
@@ -355,8 +398,8 @@ mod tests {
     fn an_answer_to_one_that_has_gone_is_not_taken_for_that_of_another() {
         let (host, mut remote) = (Tid::host_number(2), Remote::default());
         let asker = |tid| Asker::Task { tid: Tid(tid), wait: 1, lost: Reply::Done };
-        let first = remote.begin(host, asker(0x40001));
+        let first = remote.begin(host, asker(0x40001), None);
         remote.withdraw(Tid(0x40001));
-        assert_ne!(remote.begin(host, asker(0x40002)), first);
+        assert_ne!(remote.begin(host, asker(0x40002), None), first);
     }
 }

@@ -111,6 +111,11 @@ impl Task {
         }
     }
 
+    /// Returns whether the task has left PVM, though its process may live.
+    pub fn has_left(&self) -> bool {
+        self.state == State::Left
+    }
+
     /// Keeps a signal until the process is started. Returns whether it is being started.
     pub fn keep_signal(&mut self, signal: i32) -> bool {
         if self.is_starting && (1..=64).contains(&signal) {
@@ -171,6 +176,10 @@ impl TaskTable {
     }
     pub fn count(&self) -> usize {
         self.tasks.len()
+    }
+    /// Notes that the master may keep state of all tasks of this host.
+    pub fn set_known_to_master(&mut self) {
+        self.tasks.values_mut().for_each(|task| task.known_to_master = true);
     }
     pub fn iter(&self) -> impl Iterator<Item = (Tid, &Task)> {
         self.tasks.iter().map(|(tid, task)| (*tid, task))

@@ -52,6 +52,7 @@ impl Daemon {
             Action::ReadAnswer { request, index, line } => self.read_answer(request, index, &line),
             Action::OrderStart { number, order } => self.order_start(number, order),
             Action::StartNews { host, number, news } => self.on_start_news(host, number, news),
+            Action::MasterChanged => self.on_master_changed(),
             Action::Joined { shared, options } => self.on_joined(&shared, &options),
             // Links to hosts.
             Action::KnowHost { host, key } => self.host_links.add_host(host, key),

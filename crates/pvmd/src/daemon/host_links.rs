@@ -26,6 +26,7 @@ pub(super) fn new_links(settings: &Settings, connector: Connector, epoll: Rc<Own
     links.limit_backlog(settings.backlog_bytes_max);
     if let (Rank::Slave { master, .. }, Some(key)) = (machine.rank, settings.master_key) {
         links.add_host(master, key);
+        links.set_starter(master);
     }
     Ok(links)
 }

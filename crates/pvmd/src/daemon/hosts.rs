@@ -2,6 +2,7 @@
 use super::Daemon;
 use crate::settings::Settings;
 use crate::source::Source;
+use crate::start::job_watch::JobWatch;
 use crate::start::{self, Master, StartEvent};
 use pvm_core::machine::{HostStart, Rank};
 use pvm_core::proto::ByteBuf;
@@ -145,7 +146,7 @@ impl Daemon {
 
     /// Notes whether a host can be a parent in the tree spawn, that is, whether the host has a link to the master.
     pub(super) fn set_tree_spawn_parent(&mut self, host: Tid, is_available: bool) {
-        if self.settings.machine.rank != Rank::Master {
+        if !self.machine.is_master() {
             return;
         }
         match is_available {
@@ -166,6 +167,21 @@ impl Daemon {
     pub(super) fn time_to_next_start(&self) -> Option<Duration> {
         let next = [self.starter.next_wakeup(), self.job_watch.next_wakeup()].into_iter().flatten().min();
         next.map(|when| when.saturating_duration_since(Instant::now()))
+    }
+
+    /// Begins or stops to do what only the master does.
+    pub(super) fn on_master_changed(&mut self) {
+        let is_master = self.machine.is_master();
+        for host in self.host_links.linked() {
+            match is_master {
+                true => self.starter.add_parent(host),
+                false => self.starter.remove_parent(host),
+            }
+        }
+        if is_master {
+            self.starter.number_from(self.machine.own_host());
+        }
+        self.job_watch = JobWatch::of_daemon(is_master, self.settings.machine_id.as_ref());
     }
 
     // ----- joining

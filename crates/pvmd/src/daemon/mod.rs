@@ -34,7 +34,7 @@ use crate::terminal;
 use crate::watchdog::Watchdog;
 use pending_work::PendingWork;
 use pvm_core::codes::Code;
-use pvm_core::machine::{Connection, Machine, Rank};
+use pvm_core::machine::{Connection, Machine};
 use pvm_core::proto::{Hello, ToDaemon, ToTask};
 use pvm_core::tid::{DAEMON_BIT, Tid};
 use pvm_core::time::Time;
@@ -140,10 +140,7 @@ impl Daemon {
         let remote_starts = RemoteStarts::new()?;
         epoll::add(&epoll, remote_starts.descriptor(), Source::RemoteStarts.data(), EventFlags::IN)?;
         epoll::add(&epoll, &signals, Source::Signals.data(), EventFlags::IN)?;
-        let job_watch = match settings.machine.rank {
-            Rank::Master => JobWatch::new(|name| std::env::var_os(name), settings.machine_id.as_ref()),
-            Rank::Slave { .. } => JobWatch::new(|_| None, None),
-        };
+        let job_watch = JobWatch::of_daemon(machine.is_master(), settings.machine_id.as_ref());
         let mut connections = Connections::new(machine.own_host())?;
         let mut route = Route::new(machine.own_host(), connections.ports()?)?;
         route.set_pacing(settings.machine.pacing);

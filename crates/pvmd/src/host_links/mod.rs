@@ -94,6 +94,8 @@ pub struct HostLinks {
     backlog_bytes_max: usize,
     hosts: BTreeMap<Tid, KnownHost>,
     keys: HashMap<PublicKey, Tid>,
+    /// The master that has started this daemon. It connects even if its number is higher.
+    starter: Option<Tid>,
     closing_links: BTreeMap<Tid, ClosingLink>,
     /// The hosts for which frames were gathered since [`HostLinks::flush_all`] was last called.
     gathering: Vec<Tid>,
@@ -113,6 +115,7 @@ impl HostLinks {
             backlog_bytes_max: HOST_BACKLOG_BYTES_MAX,
             hosts: BTreeMap::new(),
             keys: HashMap::new(),
+            starter: None,
             closing_links: BTreeMap::new(),
             gathering: Vec::new(),
             events: VecDeque::new(),
@@ -122,6 +125,16 @@ impl HostLinks {
     /// Returns the port at which other daemons connect, or zero if they cannot connect.
     pub fn port(&self) -> u16 {
         self.connector.port()
+    }
+
+    /// Notes which master has started this daemon.
+    pub fn set_starter(&mut self, master: Tid) {
+        self.starter = Some(master);
+    }
+
+    /// Returns the hosts to which there is a link.
+    pub fn linked(&self) -> Vec<Tid> {
+        self.hosts.iter().filter(|(_, host)| host.control.is_some()).map(|(tid, _)| *tid).collect()
     }
 
     /// Sets the options that hold for the whole machine.
@@ -260,8 +273,8 @@ impl HostLinks {
     fn on_connect_event(&mut self, event: ConnectEvent) {
         match event {
             ConnectEvent::PairAccepted { peer, address, pair } => match self.keys.get(&peer) {
-                // The host with the lower number connects.
-                Some(host) if *host < self.own => self.on_pair(*host, *pair),
+                // The host with the lower number connects, or the master that has started this daemon.
+                Some(host) if *host < self.own || self.starter == Some(*host) => self.on_pair(*host, *pair),
                 Some(host) => self.on_unexpected_caller(*host, address),
                 None => {}
             },

@@ -43,6 +43,11 @@ impl JobWatch {
         JobWatch { job, next: Instant::now() + PERIOD, question: None, asks_again: false }
     }
 
+    /// Begins to watch the job of a daemon that is the master. Other daemons watch nothing.
+    pub fn of_daemon(is_master: bool, machine_id: Option<&OsString>) -> JobWatch {
+        JobWatch::new(|name| std::env::var_os(name).filter(|_| is_master), machine_id)
+    }
+
     /// Notes that a daemon or its step has ended, perhaps because the job is over.
     pub fn daemon_ended(&mut self) {
         match self.question {

@@ -483,6 +483,11 @@ impl Starter {
         self.tree_spawn.add_parent(host);
     }
 
+    /// Gives the commands of this master other numbers than those of former masters: a parent may still run some of theirs.
+    pub fn number_from(&mut self, own: Tid) {
+        self.last = self.last.max(u64::from(own.0) << 20);
+    }
+
     /// Removes a parent that has no link any more. The master starts the hosts that the parent was starting.
     pub fn remove_parent(&mut self, host: Tid) {
         self.tree_spawn.remove_parent(host);

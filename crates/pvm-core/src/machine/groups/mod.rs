@@ -8,11 +8,13 @@
 //! * `barrier`: barriers of members on several hosts
 //! * `shortage`: barriers that lack members
 //! * `listing`: the group server's messages
+//! * `succession`: another host becomes the master
 
 mod barrier;
 mod listing;
 mod replicas;
 mod shortage;
+mod succession;
 
 pub(super) use self::barrier::Report;
 use self::barrier::{OverHosts, Shared};

@@ -41,6 +41,18 @@ impl Replica {
     pub fn is_made(&self) -> bool {
         self.page == PageState::Ready
     }
+    /// Returns whether this host has a page of the group, or makes one.
+    pub fn has_page(&self) -> bool {
+        self.page != PageState::None
+    }
+    /// Takes over from the former master which other hosts have a replica.
+    pub fn take_hosts(&mut self, hosts: BTreeSet<Tid>) {
+        self.hosts = hosts;
+    }
+    /// Drops what only the master knows.
+    pub fn resign(&mut self) {
+        self.hosts.clear();
+    }
     /// Returns the other hosts with a replica, at the master.
     pub fn hosts(&self) -> Vec<Tid> {
         self.hosts.iter().copied().collect()

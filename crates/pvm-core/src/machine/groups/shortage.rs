@@ -14,6 +14,7 @@
 use super::{Freezing, Groups, act};
 use crate::machine::core::Core;
 use crate::machine::group_page::{Barrier, GroupAction};
+use crate::master_state::GroupShortage;
 use crate::tid::Tid;
 use crate::time::Time;
 use std::time::Duration;
@@ -71,6 +72,22 @@ fn judge(barrier: &Barrier, sure: usize, likely: usize) -> Verdict {
 }
 
 impl Shortage {
+    /// Returns what the next master has to know.
+    pub fn state(&self) -> GroupShortage {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        GroupShortage {
+            lost: count(self.lost),
+            missed: count(self.missed),
+            size_before: count(self.size_before),
+            gone: (self.gone.0, count(self.gone.1)),
+        }
+    }
+    /// Takes over what the former master knew. A wait for substitutes begins anew.
+    pub fn take(&mut self, state: GroupShortage) {
+        let GroupShortage { lost, missed, size_before, gone } = state;
+        (self.lost, self.missed, self.size_before) = (lost as usize, missed as usize, size_before as usize);
+        self.gone = (gone.0, gone.1 as usize);
+    }
     /// Records a join.
     pub fn member_joined(&mut self) {
         if self.missed > 0 {

@@ -404,6 +404,14 @@ impl Joining {
         self.answer_add_waiters(core);
     }
 
+    /// Returns the failures of the hosts of the hostfile that no task has asked for.
+    pub fn failures(&self) -> &[String] {
+        &self.failures
+    }
+    pub(super) fn set_failures(&mut self, failures: Vec<String>) {
+        self.failures = failures;
+    }
+
     /// Logs the failure of a host of the hostfile, and keeps the failure for the first task that asks.
     fn log_failure(&mut self, core: &mut Core, host: &JoiningHost) {
         let (Some(line), JoinState::Failed(failure)) = (&host.line, &host.state) else { return };
@@ -486,7 +494,7 @@ pub(super) fn waits_for_master(core: &Core) -> Option<Time> {
 }
 
 /// Answers an add that fails as a whole.
-fn refuse_add(core: &mut Core, asker: Asker, code: Code) {
+pub(super) fn refuse_add(core: &mut Core, asker: Asker, code: Code) {
     match asker {
         Asker::Daemon => core.log(format!("no hosts are added: {code}")),
         Asker::Task { tid, wait } => core.reply(tid, wait, Err(code)),

@@ -3,6 +3,7 @@
 //! * `joining`: hosts are added
 //! * `control_links`: control links, whose connections may break
 //! * `draining`: hosts that take no new tasks
+//! * `moving`: the master moves to another host
 //! * `data_links`: data links that break while the control link is up
 //! * `suspicions`: which of two hosts that cannot reach each other is removed
 
@@ -10,12 +11,14 @@ mod control_links;
 mod data_links;
 mod draining;
 mod joining;
+mod moving;
 mod suspicions;
 
 pub(super) use data_links::DataLinks;
 pub(super) use draining::Draining;
 pub(super) use joining::{Asker, Joining, hosts_joined};
 pub use joining::{KNOWN_AS, WELCOME_WAIT};
+pub(super) use moving::{HeldRequest, Moving};
 
 use self::suspicions::{Eviction, Hearing, LinkHealth, Suspicions};
 use super::action::Action;
@@ -51,6 +54,7 @@ pub(super) const LOST_HOSTS_MAX: usize = 64;
 pub(super) struct Membership {
     pub joining: Joining,
     pub draining: Draining,
+    pub moving: Moving,
     pub data_links: DataLinks,
     suspicions: Suspicions,
     /// At the master: the reasons why hosts were lost most recently, the newest first.
@@ -62,13 +66,14 @@ impl SubMachine for Membership {
         "adds"
     }
     fn is_idle(&self) -> bool {
-        self.joining.is_idle() && self.draining.is_idle()
+        self.joining.is_idle() && self.draining.is_idle() && !self.moving.is_wanted()
     }
     /// Handles an event after all other sub-machines: they have already dropped their state of a lost host, or sent the
     /// notifies about a new host.
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::HostGone(host) if core.is_master() => {
+                self.moving.forget(|asker| asker.host() == *host);
                 if !core.halting {
                     broadcast_table_change(core, &[], &[*host]);
                     if let Some(manager) = core.roles.manager {
@@ -79,7 +84,10 @@ impl SubMachine for Membership {
                 self.draining.forget(|asker| asker.host() == *host);
                 self.draining.answer(core);
             }
-            Event::TaskLeft { tid, .. } | Event::ClientLeft { tid, .. } => self.draining.forget(|asker| asker == *tid),
+            Event::TaskLeft { tid, .. } | Event::ClientLeft { tid, .. } => {
+                self.draining.forget(|asker| asker == *tid);
+                self.moving.forget(|asker| asker == *tid);
+            }
             Event::HostsJoined(_) => self.joining.answer_add(core),
             Event::HosterGone => self.fail_add(core, Code::DSysErr),
             _ => {}
@@ -219,6 +227,7 @@ impl Membership {
         if core.hosts.remove(host).is_none() {
             return;
         }
+        core.let_follow(host);
         core.links.remove(host);
         core.acks.forget(host);
         core.requests.forget_host(host);
@@ -255,6 +264,53 @@ impl Membership {
     pub fn fail_add(&mut self, core: &mut Core, code: Code) {
         self.joining.fail(core, code);
         self.data_links.forget_unlinked(core);
+    }
+
+    // ----- another master
+
+    /// Adds hosts at the order of a resource manager. While the master is about to move, it must ask again.
+    pub fn add_managed_hosts(&mut self, core: &mut Core, asker: Asker, names: Vec<ByteBuf>) {
+        match self.moving.is_wanted() {
+            true => joining::refuse_add(core, asker, Code::Already),
+            false => self.joining.add_hosts(core, asker, names),
+        }
+    }
+
+    /// Returns whether nothing is under way but the move of the master.
+    pub fn is_idle_but_moving(&self) -> bool {
+        self.joining.is_idle() && self.draining.is_idle()
+    }
+    /// Returns why hosts were lost, the newest first.
+    pub fn lost_host_reasons(&self) -> Vec<String> {
+        self.lost_hosts.iter().cloned().collect()
+    }
+    /// Takes over the failures that the former master remembered.
+    pub fn take_failures(&mut self, add_failures: Vec<String>, lost_hosts: Vec<String>) {
+        self.joining.set_failures(add_failures);
+        self.lost_hosts = lost_hosts.into();
+    }
+    /// Drops what only the master knows. Returns the requests that were held.
+    pub fn resign(&mut self) -> Vec<HeldRequest> {
+        self.suspicions = Suspicions::default();
+        self.joining.set_failures(Vec::new());
+        self.lost_hosts.clear();
+        self.moving.take_held()
+    }
+    /// Judges the links of this host as the master.
+    pub fn take_office(&mut self, core: &mut Core) {
+        for host in core.links.failed() {
+            self.lose_host(core, host, "the link is lost");
+        }
+    }
+    /// Reports to a new master what the former one may not have handled.
+    pub fn report_again(&mut self, core: &mut Core) {
+        let (own, master) = (core.own_host(), core.hosts.master());
+        for host in core.links.failed() {
+            core.send_master(Frame::Suspect(host));
+        }
+        for host in core.links.wanted().into_iter().filter(|host| own > *host && *host != master) {
+            core.send_master(Frame::PleaseConnect { to: host, from: own });
+        }
     }
 
     // ----- frames from the master

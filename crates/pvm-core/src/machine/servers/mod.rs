@@ -171,6 +171,18 @@ impl Servers {
         }
     }
 
+    /// Becomes the master's part: the other hosts know these servers.
+    pub fn take_office(&mut self, core: &Core) {
+        self.last_broadcast = Some(core.roles.common());
+    }
+
+    /// Ends the role of the hoster, which serves on the master's host only.
+    pub fn retire_hoster(&mut self, core: &mut Core) {
+        if let Some(hoster) = core.roles.hoster.take() {
+            withdraw(core, Role::Hoster, hoster);
+        }
+    }
+
     /// Handles the master's news of the servers of the whole machine.
     pub fn servers_received(&mut self, core: &mut Core, servers: wire::Servers) {
         let wire::Servers { manager, tracer, tracer_settings } = servers;
@@ -323,7 +335,7 @@ impl Servers {
             },
             SM_ADD if manager => {
                 let asker = membership::Asker::Manager { tid: from, wid: message.wid, ctx: message.ctx };
-                targets.membership.joining.add_hosts(core, asker, strings(body).unwrap_or_default());
+                targets.membership.add_managed_hosts(core, asker, strings(body).unwrap_or_default());
             }
             SM_HANDOFF if manager => self.hand_off(core, from, body),
             _ => {}

@@ -49,11 +49,11 @@ enum Item {
 #[derive(Debug)]
 enum Event {
     /// A daemon has been started, or could not be.
-    Started { request: u32, start: Box<HostStart> },
+    Started { by: Tid, request: u32, start: Box<HostStart> },
     /// `from` tries to connect to `to`.
     Connect { from: Tid, to: Tid },
     /// Host names have been resolved.
-    ResolvedHost { request: u32, names: Vec<ByteBuf> },
+    ResolvedHost { by: Tid, request: u32, names: Vec<ByteBuf> },
     /// A datagram for all hosts reaches one of them.
     Datagram { to: Tid, bytes: Vec<u8> },
 }
@@ -186,7 +186,10 @@ impl Fleet {
         let node = Node {
             machine: Machine::new(settings(name, rank)),
             boards: Boards::default(),
-            known: BTreeSet::from([MASTER]),
+            known: match rank {
+                Rank::Master => BTreeSet::new(),
+                Rank::Slave { master, .. } => BTreeSet::from([master]),
+            },
             connections: 0,
             processes: 500,
             starts: Vec::new(),
@@ -210,6 +213,13 @@ impl Fleet {
     }
     pub fn living(&self) -> Vec<Tid> {
         self.nodes.keys().copied().collect()
+    }
+    /// Returns the host that all hosts follow, unless some do not know it yet.
+    pub fn master(&self) -> Option<Tid> {
+        let mut masters: Vec<Tid> = self.nodes.values().map(|node| node.machine.master()).collect();
+        masters.dedup();
+        let [master] = masters[..] else { return None };
+        self.nodes.get(&master).filter(|node| node.machine.core.is_master()).map(|_| master)
     }
     /// Returns all living tasks.
     pub fn tasks(&self) -> Vec<Tid> {
@@ -398,9 +408,13 @@ impl Fleet {
                 node.machine.handle_time_of_day(to, wait, Reply::Clock { seconds: 5, microseconds: 0 });
             }
             Action::Log { tid, line } => self.log.push((host, tid, String::from_utf8_lossy(&line).into_owned())),
-            Action::CheckHosts { request, names } => self.events.push(Event::ResolvedHost { request, names }),
+            Action::CheckHosts { request, names } => self.events.push(Event::ResolvedHost { by: host, request, names }),
             Action::StartHosts { request, hosts, .. } => {
-                self.events.extend(hosts.into_iter().map(|start| Event::Started { request, start: Box::new(start) }));
+                self.events.extend(hosts.into_iter().map(|start| Event::Started {
+                    by: host,
+                    request,
+                    start: Box::new(start),
+                }));
             }
             Action::KnowHost { host: other, .. } => drop(node.known.insert(other)),
             Action::OpenLink { host: other, .. } => {
@@ -491,7 +505,7 @@ impl Fleet {
         let possible = |index: &usize| match &self.events[*index] {
             Event::Connect { from, to } => !stands_still(from) && !stands_still(to),
             Event::Datagram { to, .. } => !stands_still(to),
-            _ => !stands_still(&MASTER),
+            Event::Started { by, .. } | Event::ResolvedHost { by, .. } => !stands_still(by),
         };
         let events = (0..self.events.len()).filter(possible).map(Choice::Event);
         control
@@ -544,26 +558,26 @@ impl Fleet {
     fn happen(&mut self, event: Event) {
         let now = self.now;
         match event {
-            Event::ResolvedHost { request, names } if self.nodes.contains_key(&MASTER) => {
+            Event::ResolvedHost { by, request, names } if self.nodes.contains_key(&by) => {
                 let check = |name: &ByteBuf| match name.as_slice() {
                     b"nowhere" => Err(Code::NoHost),
                     _ => Ok(ResolvedHost { aliases: vec![format!("{}.example", shown(name))], addresses: Vec::new() }),
                 };
-                self.machine(MASTER).handle_hosts_checked(request, names.iter().map(check).collect());
-                self.work(MASTER);
+                self.machine(by).handle_hosts_checked(request, names.iter().map(check).collect());
+                self.work(by);
             }
-            Event::Started { request, start } if self.nodes.contains_key(&MASTER) => {
+            Event::Started { by, request, start } if self.nodes.contains_key(&by) => {
                 let name = start.line.name().to_owned();
                 let result = if name.starts_with("broken") {
                     Err(Code::CantStart.into())
                 } else {
-                    self.boot(start.tid, &name, Rank::Slave { own: start.tid, master: MASTER });
+                    self.boot(start.tid, &name, Rank::Slave { own: start.tid, master: by });
                     let (arch, names) = ("LINUX64".to_owned(), vec![format!("{name}.local")]);
                     let addresses = vec![Fleet::address_of(start.tid)];
                     Ok(Started { arch, dsig: 7, addresses, key: [1; KEY_BYTES], names })
                 };
-                self.machine(MASTER).handle_host_started(now, request, start.index, result);
-                self.work(MASTER);
+                self.machine(by).handle_host_started(now, request, start.index, result);
+                self.work(by);
             }
             Event::Datagram { to, bytes } if self.nodes.contains_key(&to) => {
                 for (task, wait, release) in self.ears.hear(to, &bytes, &self.open) {
@@ -625,7 +639,7 @@ impl Fleet {
 
     /// Asserts that all hosts have the same host table.
     pub fn check_tables(&self) {
-        let Some(master) = self.nodes.get(&MASTER) else { return };
+        let master = &self.nodes[&self.master().expect("one master")];
         let expected: Vec<_> = master.machine.core.hosts.entries();
         for (tid, node) in &self.nodes {
             assert_eq!(node.machine.core.hosts.entries(), expected, "{tid}");

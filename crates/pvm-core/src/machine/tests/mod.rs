@@ -13,6 +13,7 @@ mod hearing;
 mod hostile_hosts;
 mod link_breaks;
 mod mailboxes;
+mod moving_master;
 mod outputs;
 mod placements;
 mod random_fleet;

@@ -117,6 +117,18 @@ impl Passage {
         due.collect()
     }
 
+    pub fn has_arrivals(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    /// Begins anew with another master: returns all arrivals that have not been answered, for it.
+    pub fn all_again(&mut self) -> Vec<Arrival> {
+        self.hand_over();
+        self.begin_anew(None);
+        self.hold_until = None;
+        self.own.values().map(|own| own.arrival.clone()).collect()
+    }
+
     /// Stops to follow the coordinator: returns what the master must know to take the barriers back.
     pub fn report(&mut self) -> Report {
         self.hand_over();
@@ -212,7 +224,7 @@ impl Group {
         }
     }
 
-    fn send_to_master(&mut self, core: &mut Core, shared: &mut Shared, arrivals: Vec<Arrival>) {
+    pub(super) fn send_to_master(&mut self, core: &mut Core, shared: &mut Shared, arrivals: Vec<Arrival>) {
         match core.is_master() {
             true => self.arrived_at_master(core, shared, core.own_host(), arrivals),
             false => core.send_master(Frame::Arrived { id: self.id, arrivals, chain: None }),

@@ -90,6 +90,14 @@ impl Wishes {
     pub fn is_idle(&self) -> bool {
         self.named.is_empty()
     }
+    /// Returns the hosts that tasks have named: task and host.
+    pub fn all(&self) -> Vec<(Tid, Tid)> {
+        self.named.iter().map(|(task, host)| (*task, *host)).collect()
+    }
+    /// Takes over what the former master knew.
+    pub fn take(&mut self, named: &[(Tid, Tid)]) {
+        self.named = named.iter().copied().collect();
+    }
     pub fn task_gone(&mut self, tid: Tid) {
         self.named.remove(&tid);
     }
@@ -182,7 +190,7 @@ impl Group {
         let pauses = &self.barrier.pauses;
         let since = pauses.prepared.map_or(now, |(.., since)| since);
         let is_free = matches!(self.barrier.place, Place::Master) && self.barrier.is_quiet();
-        if !is_free || now < pauses.not_before.max(since + PREPARED_AFTER) {
+        if !is_free || shared.is_moving || now < pauses.not_before.max(since + PREPARED_AFTER) {
             return false;
         }
         let number = shared.next_chain();

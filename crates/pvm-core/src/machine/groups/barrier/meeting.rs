@@ -14,6 +14,7 @@ use crate::machine::core::Core;
 use crate::machine::group_page::{Barrier, GroupAction};
 use crate::machine::groups::shortage::Verdict;
 use crate::machine::groups::{ALL_MEMBERS, act};
+use crate::master_state::PendingBarrier;
 use crate::tid::Tid;
 use crate::time::Time;
 use crate::wire::{Arrival, Frame, GroupChange, Taken};
@@ -62,6 +63,28 @@ impl Pending {
         }
     }
 
+    /// Returns what the next master has to know.
+    pub fn state(&self) -> PendingBarrier {
+        PendingBarrier {
+            need: self.need,
+            arrived: self.arrived,
+            members: self.members.iter().copied().collect(),
+            maybe_arrived: self.maybe_arrived.iter().copied().collect(),
+            arrivals: self.arrivals.iter().copied().collect(),
+            lan: self.lan,
+            page_host: self.page_host,
+        }
+    }
+
+    /// Returns the barrier of the former master.
+    pub fn of_former_master(state: PendingBarrier, now: Time) -> Pending {
+        let PendingBarrier { need, arrived, members, maybe_arrived, arrivals, lan, page_host } = state;
+        let maybe_until = now + MAYBE_ARRIVED_WAIT;
+        let (members, maybe_arrived) = (members.into_iter().collect(), maybe_arrived.into_iter().collect());
+        let arrivals = arrivals.into_iter().collect();
+        Pending { need, arrived, members, maybe_arrived, maybe_until, arrivals, lan, page_host }
+    }
+
     /// Counts an arrival.
     pub fn count(&mut self, arrival: &Arrival) {
         self.maybe_arrived.remove(&arrival.tid);
@@ -82,9 +105,9 @@ impl Pending {
 /// What the master knows about the arrivals of a member.
 pub(super) struct Turn {
     /// The version of the group since which the task is a member.
-    since: u64,
+    pub since: u64,
     /// The number of the last arrival.
-    last: u64,
+    pub last: u64,
 }
 
 impl OverHosts {

@@ -10,6 +10,7 @@
 //! * `release`: the hosts learn that the barrier has ended: by a frame for each, or by one datagram. `chain`
 //!   proves who has made a release.
 //! * `elsewhere`: the master lets barriers meet at a coordinator, and takes them back.
+//! * `succession`: another host becomes the master.
 //!
 //! While all members live on one host, they meet in the page of that host, and no daemon takes part.
 
@@ -18,6 +19,7 @@ mod chain;
 mod elsewhere;
 mod meeting;
 mod release;
+mod succession;
 
 use self::arrivals::Passage;
 pub use self::arrivals::Report;
@@ -80,6 +82,8 @@ pub struct Shared {
     last_change: u64,
     pub reach: Reach,
     pub wishes: Wishes,
+    /// Whether the master is about to move, so that barriers meet at no coordinator.
+    pub is_moving: bool,
 }
 
 impl Shared {

@@ -200,7 +200,7 @@ impl Group {
     }
 
     /// Repeats the last release on the control links of the hosts that may not know it.
-    pub(super) fn repeat_release(&mut self, core: &mut Core) {
+    pub fn repeat_release(&mut self, core: &mut Core) {
         let releases = &mut self.barrier.releases;
         releases.repeat_at = None;
         let (unconfirmed, release) = (std::mem::take(&mut releases.unconfirmed), releases.last.clone());

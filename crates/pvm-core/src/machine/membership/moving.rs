@@ -1,0 +1,132 @@
+//! The master moves to another host, so that its own host can leave the machine (`pvm_delhosts`, `pvm drain`).
+//!
+//! Whoever deletes or drains the master's host has asked for the move. The master keeps that request and later ones, waits
+//! until nothing is under way that others have to acknowledge, and then hands over at one instant
+//! ([`crate::machine::handover`]). The next master decides the requests.
+use super::Joining;
+use crate::machine::core::Core;
+use crate::machine::links::State;
+use crate::machine::remote;
+use crate::master_state::MasterState;
+use crate::proto::{ByteBuf, Request};
+use crate::tid::Tid;
+use std::collections::BTreeSet;
+
+/// A request that the next master decides: task, wait id, request.
+pub(in crate::machine) type HeldRequest = (Tid, u32, Request);
+
+/// Whether the master is to move.
+#[derive(Default)]
+pub(in crate::machine) enum Moving {
+    #[default]
+    Stays,
+    /// It is to move to another host than these. `offered`: that host was asked whether it lives.
+    Wanted { named: BTreeSet<Tid>, held: Vec<HeldRequest>, offered: Option<Tid> },
+    /// It is to move here: what only the master knows, so far.
+    Comes(Vec<MasterState>),
+}
+
+impl Moving {
+    pub fn is_wanted(&self) -> bool {
+        matches!(self, Moving::Wanted { .. })
+    }
+
+    /// Takes a request of the master's if the next master is to decide it; otherwise returns it.
+    pub fn hold(&mut self, core: &Core, joining: &Joining, from: Tid, wait: u32, request: Request) -> Option<Request> {
+        let is_kept = remote::is_of_master(&request) && request != Request::Halt;
+        if !core.is_master() || core.halting || !is_kept {
+            return Some(request);
+        }
+        let (names, is_of_hosts) = match &request {
+            Request::DeleteHosts(names) | Request::DrainHosts { names, drain: true } => (names.as_slice(), true),
+            Request::AddHosts(_) | Request::DrainHosts { .. } => (&[][..], true),
+            _ => (&[][..], false),
+        };
+        match self {
+            // While hosts join, which may take a minute, all other requests are decided here.
+            Moving::Wanted { held, .. } if is_of_hosts || joining.is_idle() => {
+                held.push((from, wait, request));
+                None
+            }
+            Moving::Stays if names_master(core, names) => {
+                let named = names.iter().filter_map(|name| core.hosts.find(name)).collect();
+                if successor(core, &named).is_none() {
+                    return Some(request);
+                }
+                *self = Moving::Wanted { named, held: vec![(from, wait, request)], offered: None };
+                None
+            }
+            _ => Some(request),
+        }
+    }
+
+    /// Returns the next master.
+    pub fn next_master(&self, core: &Core) -> Option<Tid> {
+        match self {
+            Moving::Stays | Moving::Comes(_) => None,
+            Moving::Wanted { named, .. } => successor(core, named),
+        }
+    }
+
+    /// Notes that a host was asked whether it lives. Returns whether that is news.
+    pub fn offer(&mut self, next: Tid) -> bool {
+        match self {
+            Moving::Wanted { offered, .. } => offered.replace(next) != Some(next),
+            _ => false,
+        }
+    }
+
+    /// Takes the answer of a host. Returns whether it was asked last.
+    pub fn accepted(&mut self, host: Tid) -> bool {
+        match self {
+            Moving::Wanted { offered, .. } => offered.take_if(|offered| *offered == host).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Ends the move, or gives it up. Returns the requests that were held.
+    pub fn take_held(&mut self) -> Vec<HeldRequest> {
+        match std::mem::take(self) {
+            Moving::Stays | Moving::Comes(_) => Vec::new(),
+            Moving::Wanted { held, .. } => held,
+        }
+    }
+
+    /// Keeps a part of what only the master knows.
+    pub fn keep_part(&mut self, part: MasterState) {
+        match self {
+            Moving::Comes(parts) => parts.push(part),
+            _ => *self = Moving::Comes(vec![part]),
+        }
+    }
+
+    /// Takes all that only the master knows.
+    pub fn take_parts(&mut self) -> Vec<MasterState> {
+        match std::mem::take(self) {
+            Moving::Comes(parts) => parts,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Forgets the requests of tasks that have gone.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(Tid) -> bool) {
+        if let Moving::Wanted { held, .. } = self {
+            held.retain(|(task, ..)| !is_gone(*task));
+        }
+    }
+}
+
+/// Returns whether one of the names is that of the master's host. `.` never is: another host would take it for its own name.
+fn names_master(core: &Core, names: &[ByteBuf]) -> bool {
+    names.iter().any(|name| name.as_slice() != b"." && core.hosts.find(name) == Some(core.own_host()))
+}
+
+/// Returns the host that becomes the master if the present one leaves: of those that are not `named` and have a link, the one
+/// that has been in the machine for the longest time, if possible one that takes new tasks.
+fn successor(core: &Core, named: &BTreeSet<Tid>) -> Option<Tid> {
+    let is_linked = |host: &Tid| core.links.get(*host).is_some_and(|link| matches!(link.state, State::Up));
+    let may = |host: &Tid| *host != core.own_host() && !named.contains(host) && is_linked(host);
+    let is_draining = |host: &Tid| core.hosts.record(*host).is_some_and(|record| record.entry.is_draining);
+    let hosts: Vec<Tid> = core.hosts.tids().filter(may).collect();
+    hosts.iter().find(|host| !is_draining(host)).or(hosts.first()).copied()
+}

@@ -1,0 +1,133 @@
+//! What only the master knows, in parts that each fit into a frame. The present master sends it to the next one
+//! ([`crate::wire::Frame::MasterState`]).
+use crate::hostfile::{HostLine, Options};
+use crate::proto::{ByteBuf, Message};
+use crate::tid::Tid;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// A part of what only the master knows.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub enum MasterState {
+    /// What there is once.
+    Machine(MachineState),
+    /// An entry of a mailbox. Entries come in the order in which their classes were made.
+    Entry(MailboxEntry),
+    /// A group.
+    Group(GroupOfMaster),
+}
+
+/// What the master knows about the whole machine.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Default)]
+pub struct MachineState {
+    /// The host number that was given last.
+    pub last_host: u32,
+    /// The addresses to which the names of hosts resolved.
+    pub resolved: Vec<(Tid, Vec<IpAddr>)>,
+    /// The lines of the hostfile.
+    pub hostfile: Vec<HostLine>,
+    /// The options of the hostfile for all hosts.
+    pub host_options: Options,
+    /// Why hosts of the hostfile could not be added, until a task asks.
+    pub add_failures: Vec<String>,
+    /// Why hosts were lost, the newest first.
+    pub lost_hosts: Vec<String>,
+    /// The tasks of all hosts that may have state at the master.
+    pub clients: Vec<Tid>,
+    /// The hosts that tasks have named for the barriers of their groups.
+    pub group_hosts: Vec<(Tid, Tid)>,
+    /// The number that was given last to a group.
+    pub last_group: u64,
+    /// The number that was given last to a change of a group.
+    pub last_change: u64,
+    /// The number that was given last to a chain of releases.
+    pub last_chain: u32,
+}
+
+/// An entry of a mailbox.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+pub struct MailboxEntry {
+    /// The name of the class.
+    pub name: ByteBuf,
+    /// The index of the entry.
+    pub index: i32,
+    /// The owner; `Tid::NONE` if the entry has outlived it.
+    pub owner: Tid,
+    /// The flags that the owner gave.
+    pub flags: i32,
+    /// The contents.
+    pub message: Message,
+}
+
+/// A group, as the master knows it.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Default)]
+pub struct GroupOfMaster {
+    /// The number of the group.
+    pub id: u64,
+    /// The name of the group.
+    pub name: ByteBuf,
+    /// The members: instance and tid.
+    pub members: Vec<(u32, Tid)>,
+    /// Whether no task can join.
+    pub frozen: bool,
+    /// Whether the group is frozen and has lost a member.
+    pub broken: bool,
+    /// How often the members have changed.
+    pub version: u64,
+    /// The hosts that keep a replica.
+    pub hosts: Vec<Tid>,
+    /// Where its barriers meet.
+    pub place: BarrierPlace,
+    /// The barrier at which members wait at the master.
+    pub pending: Option<PendingBarrier>,
+    /// How many barriers have ended.
+    pub generation: u32,
+    /// For each member: since which version of the group it is one, and the number of its last arrival.
+    pub turns: Vec<(Tid, u64, u64)>,
+    /// The members that the group lacks.
+    pub shortage: GroupShortage,
+}
+
+/// Where the barriers of a group meet.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BarrierPlace {
+    /// Nowhere yet.
+    #[default]
+    Nowhere,
+    /// In the page of that host.
+    PageOf(Tid),
+    /// At the master.
+    Master,
+}
+
+/// A barrier at which members wait.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct PendingBarrier {
+    /// How many members must arrive, and how many have arrived.
+    pub need: u32,
+    /// See `need`.
+    pub arrived: u32,
+    /// The members that have arrived.
+    pub members: Vec<Tid>,
+    /// Members that may have arrived in a page.
+    pub maybe_arrived: Vec<Tid>,
+    /// The arrivals by way of the daemons: member and number.
+    pub arrivals: Vec<(Tid, u64)>,
+    /// Whether a member has asked for a release by broadcast.
+    pub lan: bool,
+    /// The host in whose page some of the members wait.
+    pub page_host: Option<Tid>,
+}
+
+/// The members that a group lacks.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupShortage {
+    /// Members that have gone and have not been replaced.
+    pub lost: u32,
+    /// Members whose loss has made a barrier fail, and which have not been replaced.
+    pub missed: u32,
+    /// The largest size of the group since its barrier was judged last.
+    pub size_before: u32,
+    /// The generation of a barrier, and how many members have gone after they arrived at it.
+    pub gone: (u32, u32),
+}
