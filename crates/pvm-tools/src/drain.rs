@@ -27,7 +27,7 @@ pub fn run(arguments: &cli::Drain) -> ExitCode {
     };
     // Leaving may fail if this host was one of them.
     let _ = session.leave();
-    result.unwrap_or_else(|error| failed(&*error))
+    result.unwrap_or_else(|error| failed(&error))
 }
 
 fn failed(error: &dyn std::fmt::Display) -> ExitCode {

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// This daemon counts as suspended when more than `host_timeout` divided by this number passes between two inputs. A
 /// suspended daemon cannot judge how long others were silent.
-const SLEEPS_PER_TIMEOUT: u32 = 2;
+pub(super) const SLEEPS_PER_TIMEOUT: u32 = 2;
 
 /// The state that all sub-machines share.
 pub(super) struct Core {

@@ -1,6 +1,6 @@
 //! The functions that send: to tasks, to hosts, to the log, and answers to requests.
 use super::action::Action;
-use super::core::Core;
+use super::core::{Core, SLEEPS_PER_TIMEOUT};
 use super::links::State;
 use crate::codes::Code;
 use crate::proto::{Message, Reply, ToTask};
@@ -126,7 +126,8 @@ impl Core {
     /// Begins to open the link to a host; `frames` wait for it.
     fn make_link(&mut self, host: Tid, frames: Vec<Frame>) {
         let (own, master, now) = (self.own_host(), self.hosts.master(), self.now);
-        self.links.begin(host, State::Wanted { since: now, frames }, now, self.settings.host_timeout);
+        let look_after = self.settings.host_timeout / SLEEPS_PER_TIMEOUT;
+        self.links.begin(host, State::Wanted { since: now, frames }, now, look_after);
         // The master calls a host that is to join; that host does not know other addresses.
         let calls = own < host && self.hosts.is_welcomed() || self.hosts.joining(host).is_some();
         if calls {

@@ -85,6 +85,8 @@ impl Groups {
             self.insert(group);
         }
         let Some(group) = self.by_id(id) else { return };
+        // A replica does not know which numbers are free.
+        group.holes = (0..group.places()).filter(|instance| !group.members.contains_key(instance)).collect();
         if !group.replica.meets_here {
             group.shortage.take(state.shortage);
         }

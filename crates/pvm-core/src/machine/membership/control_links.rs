@@ -124,7 +124,8 @@ impl Membership {
             // The daemon still tries to open it, and will report the result.
             State::Wanted { .. } if link.is_optional => return Some(now + timeout),
             State::Wanted { since, .. } if now >= *since + timeout => "it cannot be reached".to_owned(),
-            State::Wanted { since, .. } => return Some(*since + timeout),
+            // Not later: a daemon that does nothing for long takes itself for suspended.
+            State::Wanted { since, .. } => return Some((*since + timeout).min(now + beat_interval(core))),
             _ if now >= silent_at => format!("silent for {} s", timeout.as_secs_f32()),
             _ => {
                 let beat = send_beat(core, host)?;
