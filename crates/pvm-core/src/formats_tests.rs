@@ -8,11 +8,12 @@ use crate::flows::multicast::datagram::{DatagramHead, NAME_BYTES};
 use crate::flows::multicast::{Announcement, BodyKey, BodyRequest, McastRoute};
 use crate::flows::pacing::Pacing;
 use crate::flows::{Credit, DataFrame, MessageHeader, frames};
+use crate::master_state::{BarrierPlace, MasterState};
 use crate::proto::{self, LinkCause, Order, Reply, Request, Role, TaskKind, ToDaemon, ToTask};
 use crate::tid::Tid;
 use crate::wire::{self, Frame, GroupChange, LinkAnswer, Refusal, StartNews, StartOrder};
 use serde_reflection::{ContainerFormat, Samples, Tracer, TracerConfig};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -100,10 +101,13 @@ fn compare(name: &str, number: &str, version: u32, formats: &str) {
 fn the_formats_of_daemons_change_with_their_version() {
     let types = formats!(
         Frame,
+        BarrierPlace,
         Code,
         GroupChange,
+        IpAddr,
         LinkAnswer,
         LinkCause,
+        MasterState,
         McastRoute,
         Order,
         Pacing,

@@ -16,7 +16,7 @@ pub use serde_bytes::ByteBuf;
 
 /// The version of the protocol. The daemon refuses a task of another version with `PvmBadVersion`. A test compares
 /// the formats of the frames with `formats/tasks.txt`.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// A frame between a task and its daemon. The longest one holds an entry of a mailbox.
 ///
@@ -524,6 +524,8 @@ pub struct Host {
     pub dsig: i32,
     /// Whether the host takes no new tasks, because it is to leave the machine.
     pub is_draining: bool,
+    /// Whether the host decides what concerns the whole machine.
+    pub is_master: bool,
 }
 
 /// `struct pvmtaskinfo`.

@@ -45,8 +45,8 @@ fn ask(session: &mut Session, names: &[String], drain: bool) -> Result<Vec<i32>,
         eprintln!(
             "pvm drain: {}",
             match *code == Code::BadParam.number() {
-                true =>
-                    format!("{name} is the first host of the machine and cannot leave it; `pvm down` ends the machine"),
+                true if name == "." => "say which host; `pvm conf` lists the hosts".to_owned(),
+                true => format!("{name} is the only host of the machine; `pvm down` ends the machine"),
                 false => format!("{name}: {}; `pvm conf` lists the hosts", codes::text(*code)),
             }
         );

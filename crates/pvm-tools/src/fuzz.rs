@@ -136,7 +136,15 @@ fn trace_files(bytes: &[u8]) {
     stamps.for_each(|stamp| assert!(TraceText::head(stamp).ends_with(";;\n\n")));
     // The text format also has records of hosts and of output.
     let name = String::from_utf8_lossy(bytes).into_owned();
-    let host = Host { tid: Tid(0x40000), name: name.clone(), arch: name, speed: 1, dsig: 0, is_draining: false };
+    let host = Host {
+        tid: Tid(0x40000),
+        name: name.clone(),
+        arch: name,
+        speed: 1,
+        dsig: 0,
+        is_draining: false,
+        is_master: false,
+    };
     assert!(text.host(&host, start).contains("host_add"));
     for kind in [OutputKind::Begin, OutputKind::Line(bytes.to_vec()), OutputKind::End] {
         assert!(text.output(&OutputEvent { task: Tid(0x40001), ctx: 0, tag: 0, kind }).ends_with(";;\n"));

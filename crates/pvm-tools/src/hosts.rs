@@ -163,7 +163,7 @@ pub fn up(arguments: &cli::Up) -> ExitCode {
         Ok((added, (hosts, formats))) => {
             match arguments.json {
                 true => print!("{}", json::text(&json::added(&hosts, formats, &added.failures()))),
-                false => print!("{}", shape::configuration(&hosts, formats)),
+                false => print!("{}", shape::configuration(&hosts, formats, false)),
             }
             eprint!("{}{}", added.remarks(), added.complaints());
             if added.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -232,6 +232,7 @@ mod tests {
             speed: 1,
             dsig: 1,
             is_draining: false,
+            is_master: false,
         };
         let wanted = of_words(&words(&["vm,$vm,$h2,h2", "h3 ip=10.0.0.3", "h3", "10.0.0.2:2"])).unwrap();
         let asked = to_ask(&wanted, &[host("vm"), host("h2")]);

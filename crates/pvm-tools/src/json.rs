@@ -17,6 +17,7 @@ pub fn configuration(hosts: &[Host], formats: i32) -> Value {
                 "speed": host.speed,
                 "data_signature": format!("0x{:08x}", host.dsig),
                 "draining": host.is_draining,
+                "master": host.is_master,
             })
         })
         .collect();

@@ -40,7 +40,7 @@ pub fn conf(arguments: &cli::Conf) -> ExitCode {
         let (hosts, formats) = control::hosts(session)?;
         Ok(match arguments.json {
             true => json::text(&json::configuration(&hosts, formats)),
-            false => shape::configuration(&hosts, formats),
+            false => shape::configuration(&hosts, formats, arguments.verbose),
         })
     })
 }

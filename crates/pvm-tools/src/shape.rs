@@ -30,8 +30,8 @@ pub fn parse_tid(text: &str) -> Tid {
     Tid(u32::from_str_radix(digits, 16).unwrap_or(0))
 }
 
-/// Returns the output of `conf`.
-pub fn configuration(hosts: &[Host], formats: i32) -> String {
+/// Returns the output of `conf`. `shows_master`: which host is the master, too (`-v`).
+pub fn configuration(hosts: &[Host], formats: i32, shows_master: bool) -> String {
     let formats = usize::try_from(formats).unwrap_or(0);
     let mut text = format!(
         "{} host{}, {} data format{}\n{:>24} {:>8} {:>8}{:>8} {:>10}\n",
@@ -48,13 +48,14 @@ pub fn configuration(hosts: &[Host], formats: i32) -> String {
     for host in hosts {
         let _ = writeln!(
             text,
-            "{:>24} {:>8x} {:>8}{:>8} 0x{:08x}{}",
+            "{:>24} {:>8x} {:>8}{:>8} 0x{:08x}{}{}",
             host.name,
             host.tid.0,
             host.arch,
             host.speed,
             host.dsig,
-            if host.is_draining { " draining" } else { "" }
+            if host.is_draining { " draining" } else { "" },
+            if host.is_master && shows_master { " master" } else { "" }
         );
     }
     text
@@ -246,6 +247,7 @@ mod tests {
             speed: 1000,
             dsig: codes::DSIG_X86_64,
             is_draining: false,
+            is_master: false,
         }
     }
 
@@ -264,12 +266,12 @@ mod tests {
     #[test]
     fn conf_has_the_columns_of_pvm() {
         assert_eq!(
-            configuration(&[host("vm")], 1),
+            configuration(&[host("vm")], 1, false),
             "1 host, 1 data format\n\
              \x20                   HOST     DTID     ARCH   SPEED       DSIG\n\
              \x20                     vm    40000  LINUX64    1000 0x00408c41\n"
         );
-        assert!(configuration(&[host("a"), host("b")], 2).starts_with("2 hosts, 2 data formats\n"));
+        assert!(configuration(&[host("a"), host("b")], 2, false).starts_with("2 hosts, 2 data formats\n"));
     }
 
     #[test]

@@ -186,12 +186,13 @@ fn a_host_that_is_drained_leaves_when_its_tasks_have_ended_and_gets_no_new_ones(
     sandbox.remote_shell();
     let go = sandbox.path().join("go");
     let program = sandbox.program("waits", &format!("until [ -e {} ]; do sleep 0.05; done", go.display()));
-    sandbox.run(&["up", "$h2 ip=127.0.0.2", "$h3 ip=127.0.0.3"]);
-    sandbox.run(&["spawn", "-2", "-h2", &program]);
+    sandbox.run(&["up"]);
     let first = names(&sandbox.run(&["conf"])).remove(0);
     let output = sandbox.run(&["drain", &first]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("is the first host of the machine and cannot leave it"), "{}", err(&output));
+    assert!(err(&output).contains("is the only host of the machine; `pvm down` ends"), "{}", err(&output));
+    sandbox.run(&["up", "$h2 ip=127.0.0.2", "$h3 ip=127.0.0.3"]);
+    sandbox.run(&["spawn", "-2", "-h2", &program]);
     let output = sandbox.run(&["drain", "--timeout", "1", "nowhere"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("nowhere: No such host; `pvm conf` lists the hosts"), "{}", err(&output));
@@ -237,11 +238,10 @@ fn a_host_that_is_drained_may_be_named_twice_and_stays_if_it_takes_tasks_again()
     sandbox.remote_shell();
     let program = sandbox.program("stays", "while :; do sleep 0.1; done");
     sandbox.run(&["up", "$h2 ip=127.0.0.2", "$h3 ip=127.0.0.3"]);
-    for first in [".", "127.0.0.1"] {
-        let output = sandbox.run(&["drain", "--json", first]);
-        assert_eq!(output.status.code(), Some(1), "{first}: {}", err(&output));
-        assert!(out(&output).contains("\"deleted\": false") && !out(&sandbox.run(&["conf"])).contains(" draining\n"));
-    }
+    let output = sandbox.run(&["drain", "--json", "."]);
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    assert!(err(&output).contains("say which host"), "{}", err(&output));
+    assert!(out(&output).contains("\"deleted\": false") && !out(&sandbox.run(&["conf"])).contains(" draining\n"));
     let output = sandbox.run(&["drain", "h3", "h3"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert_eq!(names(&sandbox.run(&["conf"])).len(), 2);
@@ -252,4 +252,18 @@ fn a_host_that_is_drained_may_be_named_twice_and_stays_if_it_takes_tasks_again()
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), names(&sandbox.run(&["conf"])).len()), (Some(1), 2));
     assert!(err(&output).contains("h2 takes tasks again, so it stays"), "{}", err(&output));
+}
+
+#[test]
+fn the_first_host_can_be_drained_and_the_others_go_on() {
+    let sandbox = Sandbox::new();
+    sandbox.remote_shell();
+    sandbox.run(&["up", "$h2 ip=127.0.0.2", "$h3 ip=127.0.0.3"]);
+    let first = names(&sandbox.run(&["conf"])).remove(0);
+    assert!(out(&sandbox.run(&["conf", "-v"])).lines().nth(2).is_some_and(|line| line.ends_with(" master")));
+    let output = sandbox.run(&["drain", &first]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains(&format!("{first}  deleted")), "{}", out(&output));
+    assert!(wait_until(|| sandbox.run(&["conf"]).status.code() != Some(0)), "its daemon has ended");
+    assert!(sandbox.has_daemon_on("127.0.0.2") && sandbox.has_daemon_on("127.0.0.3"));
 }

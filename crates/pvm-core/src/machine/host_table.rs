@@ -266,6 +266,7 @@ impl HostTable {
             speed: entry.speed,
             dsig: entry.dsig,
             is_draining: entry.is_draining,
+            is_master: entry.tid == self.master,
         };
         self.records().map(host).collect()
     }

@@ -57,6 +57,9 @@ pub struct Drain {
 /// List the hosts of the machine
 #[derive(Args, Debug)]
 pub struct Conf {
+    /// Show which host is the master, too
+    #[arg(short, long)]
+    pub verbose: bool,
     /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,

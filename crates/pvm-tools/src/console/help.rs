@@ -59,8 +59,9 @@ pub static COMMANDS: [Command; 29] = [
         (1, 2),
         listing::conf,
         "List the hosts of the machine",
-        "conf [ -g ] [ --json ]\n\
-        -g      the groups, and the host at which barriers of each meet",
+        "conf [ -g | -v ] [ --json ]\n\
+        -g      the groups, and the host at which barriers of each meet\n\
+        -v      also which host is the master",
     )),
     command("delete", (2, 0), c::delete, "Let hosts leave the machine", "delete host ..."),
     command("echo", (1, 0), c::echo, "Print the arguments", "echo [ arg ... ]"),

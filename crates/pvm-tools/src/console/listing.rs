@@ -19,17 +19,18 @@ fn finish(call: &mut Call<'_, '_>, function: &str, result: Result<String, Code>)
 }
 
 pub fn conf(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
-    match call.words.get(1).map(String::as_str) {
-        None => {}
+    let shows_master = match call.words.get(1).map(String::as_str) {
+        None => false,
+        Some("-v") => true,
         Some("-g") => return groups(call, as_json),
         Some(_) => {
             call.print("conf: wrong #args\n")?;
             return Ok(Flow::Continue);
         }
-    }
+    };
     let result = control::hosts(call.control).map(|(hosts, formats)| match as_json {
         true => json::text(&json::configuration(&hosts, formats)),
-        false => shape::configuration(&hosts, formats),
+        false => shape::configuration(&hosts, formats, shows_master),
     });
     finish(call, "pvm_config", result)
 }

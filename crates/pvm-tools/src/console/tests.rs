@@ -34,6 +34,7 @@ impl Control for Fake {
                     speed: 1000,
                     dsig: codes::DSIG_X86_64,
                     is_draining: false,
+                    is_master: true,
                 }],
                 formats: 1,
             },
@@ -253,7 +254,8 @@ fn ps_leaves_itself_out_unless_asked() {
     assert_eq!(value[1]["tid"], "t40002");
     assert_eq!(value[1]["command"], "prog");
     let value: serde_json::Value = serde_json::from_str(&bench.out("conf --json")).unwrap();
-    assert_eq!(value["hosts"][0]["name"], "vm");
+    assert_eq!((&value["hosts"][0]["name"], &value["hosts"][0]["master"]), (&"vm".into(), &true.into()));
+    assert!(bench.out("conf -v").ends_with(" master\n") && !bench.out("conf").contains("master"));
 }
 
 #[test]

@@ -95,6 +95,7 @@ fn read_host(body: &mut Reader<'_>) -> Option<Host> {
         speed: body.int()?,
         dsig: body.int()?,
         is_draining: false,
+        is_master: false,
     })
 }
 
