@@ -19,7 +19,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 
+mod backup;
+
 pub use crate::proto::{decode, encode};
+pub use backup::Backup;
 
 /// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
 /// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test
@@ -169,8 +172,9 @@ pub enum Frame {
     Leave,
 
     // ----- requests
-    /// A request of a task. The receiver handles it like a request of one of its own tasks.
-    Request { wait: u32, from: Tid, request: Request },
+    /// A request of a task. The receiver handles it like a request of one of its own tasks. `again`: the former master, which
+    /// has died, may have executed it.
+    Request { wait: u32, from: Tid, request: Request, again: bool },
     /// The answer to `Request`.
     Reply { wait: u32, reply: Reply },
     /// To the master: a task that has sent requests to the master no longer waits for answers, and has left its groups
@@ -292,16 +296,28 @@ pub enum Frame {
     /// Master to all: that host is the master from now on, after everything that the sender has sent as the master.
     NewMaster { master: Tid },
     /// To the new master: the sender follows it from now on. `clients` are the living tasks of the sender for which the master
-    /// may keep state, and whether they have left PVM; `tasker` is the task that starts the tasks of the host.
-    Following { clients: Vec<(Tid, bool)>, tasker: Option<Tid> },
+    /// may keep state, and whether they have left PVM; `tasker` is the task that starts the tasks of the host. If the former
+    /// master has died, `groups` are the sender's replicas, and whether members meet in the sender's page.
+    Following { clients: Vec<(Tid, bool)>, tasker: Option<Tid>, groups: Vec<(u64, bool)> },
+
+    // ----- the deputy
+    /// Master to its deputy: a piece of what only the master knows.
+    Backup(Backup),
+    /// Deputy to the master: all pieces up to the mark with this number are kept.
+    BackupKept { number: u64 },
+    /// Master to all: that host becomes the master if this one dies.
+    Deputy { host: Tid },
+    /// New master, whose predecessor has died, to a host that follows it: all hosts of the machine.
+    WholeTable { version: u64, hosts: Vec<HostEntry> },
 }
 
 impl Frame {
     /// Returns whether the frame, on a control link, comes after what its host has sent before in flows. Others are about
     /// the links themselves: a link must not wait for another one. No task can see the log.
     pub fn is_ordered(&self) -> bool {
-        use Frame::{Beat, DataCall, DataLost, Log, PleaseConnect, Suspect};
-        !matches!(self, Beat | Suspect(_) | PleaseConnect { .. } | DataLost { .. } | DataCall { .. } | Log { .. })
+        use Frame::{Backup, BackupKept, Beat, DataCall, DataLost, Log, PleaseConnect, Suspect};
+        let is_of_links = matches!(self, Beat | Suspect(_) | PleaseConnect { .. } | DataLost { .. } | DataCall { .. });
+        !is_of_links && !matches!(self, Log { .. } | Backup(_) | BackupKept { .. })
     }
 }
 

@@ -8,10 +8,10 @@ use super::pending_acks::{Ack, PendingAcks};
 use super::roles::Roles;
 use super::settings::Settings;
 use super::task_table::TaskTable;
-use crate::proto::{LinkCause, Order};
+use crate::proto::{LinkCause, Order, Reply};
 use crate::tid::Tid;
 use crate::time::Time;
-use crate::wire::Frame;
+use crate::wire::{Backup, Frame};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// This daemon counts as suspended when more than `host_timeout` divided by this number passes between two inputs. A
@@ -38,6 +38,17 @@ pub(super) struct Core {
     pub clients: BTreeSet<Tid>,
     /// At a new master: the hosts that do not follow it yet, and the frames for them.
     awaited: BTreeMap<Tid, Vec<Frame>>,
+    /// The host that becomes the master if the present one dies.
+    pub deputy: Option<Tid>,
+    /// At a master whose predecessor has died: the answers of that one, by host and number of the request.
+    pub answers: BTreeMap<(Tid, u32), Reply>,
+    /// At a master: what has changed in this step, for the deputy.
+    pub changes: Changes,
+    /// Actions that wait for nothing, and actions that have waited for the deputy and precede all others.
+    urgent: VecDeque<Action>,
+    released: VecDeque<Action>,
+    /// Actions that wait until the deputy keeps everything up to a mark.
+    held: VecDeque<(u64, VecDeque<Action>)>,
     /// Actions that the daemon has not fetched yet.
     pub(in crate::machine) actions: VecDeque<Action>,
     /// Events that have not been delivered yet.
@@ -61,6 +72,12 @@ impl Core {
             requests: OpenRequests::default(),
             clients: BTreeSet::new(),
             awaited: BTreeMap::new(),
+            deputy: None,
+            answers: BTreeMap::new(),
+            changes: Changes::default(),
+            urgent: VecDeque::new(),
+            released: VecDeque::new(),
+            held: VecDeque::new(),
             actions: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -110,6 +127,45 @@ impl Core {
         }
     }
 
+    // ----- actions that wait for the deputy
+
+    /// Lets all actions of this step and later ones wait until the deputy keeps everything up to that mark.
+    pub fn hold(&mut self, mark: u64) {
+        let actions = std::mem::take(&mut self.actions);
+        self.held.push_back((mark, actions));
+    }
+    /// Lets the actions go on that have waited for marks up to that one.
+    pub fn release(&mut self, mark: u64) {
+        while let Some((_, actions)) = self.held.pop_front_if(|(held, _)| *held <= mark) {
+            self.released.extend(actions);
+        }
+    }
+    pub fn release_all(&mut self) {
+        self.release(u64::MAX);
+    }
+    /// Returns whether no action waits for the deputy.
+    pub fn holds_nothing(&self) -> bool {
+        self.held.is_empty() && self.released.is_empty()
+    }
+    /// Takes the next action.
+    pub fn take_action(&mut self) -> Option<Action> {
+        if !self.held.is_empty() && self.released.is_empty() {
+            // What keeps links alive decides nothing.
+            let (urgent, later) = std::mem::take(&mut self.actions).into_iter().partition::<VecDeque<_>, _>(is_upkeep);
+            self.urgent.extend(urgent);
+            self.held.back_mut().expect("not empty").1.extend(later);
+        }
+        self.urgent.pop_front().or_else(|| self.released.pop_front()).or_else(|| self.actions.pop_front())
+    }
+    /// Sends a frame to a host that has a link, before all actions that wait.
+    pub fn send_urgently(&mut self, host: Tid, frame: Frame) {
+        let now = self.now;
+        if let Some(link) = self.links.get_mut(host).filter(|link| link.state.has_session()) {
+            link.sent = now;
+            self.urgent.push_back(Action::SendHost { host, frame });
+        }
+    }
+
     /// At a new master: keeps all frames for a host until the host follows it.
     pub fn await_following(&mut self, host: Tid) {
         self.acks.expect(host, Ack::Following, self.now);
@@ -126,6 +182,12 @@ impl Core {
             None => return Some(frame),
         }
         None
+    }
+    /// Sends a frame to a host before the frames that were kept for it.
+    pub fn send_before_awaited(&mut self, host: Tid, frame: Frame) {
+        if let Some(frames) = self.awaited.get_mut(&host) {
+            frames.insert(0, frame);
+        }
     }
     /// Sends the frames that were kept for a host.
     pub fn let_follow(&mut self, host: Tid) {
@@ -152,6 +214,26 @@ impl Core {
     pub fn can_be_answered(&self, tid: Tid) -> bool {
         self.tasks.is_connected(tid) || self.clients.contains(&tid)
     }
+}
+
+/// Returns whether the action only keeps links alive.
+fn is_upkeep(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::SendHost { frame: Frame::Beat, .. } | Action::ReopenLink { .. } | Action::CountRetransmissions { .. }
+    )
+}
+
+/// What has changed at a master that has a deputy.
+#[derive(Default)]
+pub(super) struct Changes {
+    /// Whether there is a deputy.
+    pub are_kept: bool,
+    /// Whether the host table, or what there is once, has changed.
+    pub table: bool,
+    pub machine: bool,
+    /// The changes of groups.
+    pub groups: Vec<Backup>,
 }
 
 /// A part of the machine that has private state.

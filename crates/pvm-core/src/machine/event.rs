@@ -24,6 +24,8 @@ pub(super) enum Event {
     HostsJoined(Vec<Tid>),
     /// The master is lost or has violated the protocol; the text is the reason.
     MasterLost(String),
+    /// The master's daemon has provably ended, and there is a deputy.
+    MasterDied,
     /// At the master: a task has taken a role.
     RoleTaken { role: Role, tid: Tid },
     /// At the master: a task has given up a role.

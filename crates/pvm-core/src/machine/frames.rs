@@ -19,9 +19,11 @@ impl Parts {
         match frame {
             // Fences were dealt with before.
             Frame::Beat | Frame::Fence => {}
-            Frame::Request { wait, from: task, request } if task.host() == from => {
-                if let Some(request) = remote::admit(core, wait, task, request) {
-                    self.decide(core, task, wait, request);
+            Frame::Request { wait, from: task, request, again } if task.host() == from => {
+                match remote::admit(core, wait, task, request) {
+                    Some(request) if again => self.decide_again(core, (from, wait), task, wait, request),
+                    Some(request) => self.decide(core, task, wait, request),
+                    None => {}
                 }
             }
             Frame::Reply { wait, reply } => {
@@ -120,7 +122,7 @@ impl Parts {
                 self.settle(core);
                 core.send_master(Frame::TableAck { version });
             }
-            Frame::GroupKnown(state) if from_master => self.groups.replicate(core, state),
+            Frame::GroupKnown(state) if from_master => self.groups.replace_replica(core, state),
             Frame::GroupChanged { id, number, change } if from_master => {
                 self.groups.change_received(core, id, number, &change);
             }
@@ -138,10 +140,16 @@ impl Parts {
             Frame::MasterState(part) if from_master => self.membership.moving.keep_part(part),
             Frame::NewMaster { master } if from_master && !core.halting => match master {
                 master if master == core.own_host() => self.take_office(core),
-                master if master != from && core.hosts.is_here(master) => self.follow(core, master),
+                master if master != from && core.hosts.is_here(master) => self.follow(core, master, false),
                 _ => {}
             },
-            Frame::Following { clients, tasker } if core.is_master() => self.followed(core, from, clients, tasker),
+            Frame::Following { clients, tasker, groups } if core.is_master() => {
+                self.followed(core, from, clients, tasker, &groups);
+            }
+            Frame::Backup(piece) if from_master => self.deputies.keep(core, piece),
+            Frame::BackupKept { number } if core.is_master() => self.deputies.kept(core, from, number),
+            Frame::Deputy { host } if from_master => core.deputy = Some(host),
+            Frame::WholeTable { version, hosts } if from_master => self.table_replaced(core, version, hosts),
             // Frames that this sender may not send, or may not send to this host, are ignored. A new kind of frame
             // needs an arm above.
             Frame::Request { .. }
@@ -173,7 +181,11 @@ impl Parts {
             | Frame::MasterAccepted
             | Frame::MasterState(_)
             | Frame::NewMaster { .. }
-            | Frame::Following { .. } => {}
+            | Frame::Following { .. }
+            | Frame::Backup(_)
+            | Frame::BackupKept { .. }
+            | Frame::Deputy { .. }
+            | Frame::WholeTable { .. } => {}
         }
     }
 

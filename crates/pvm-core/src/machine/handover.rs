@@ -15,7 +15,8 @@ use super::event::Event;
 use super::membership::HeldRequest;
 use super::parts::Parts;
 use super::pending_acks::Ack;
-use super::remote;
+use super::remote::{self, OwnRequest};
+use super::succession;
 use crate::codes::CLASS_TASKER;
 use crate::hostfile::Hostfile;
 use crate::master_state::{MachineState, MasterState};
@@ -51,7 +52,8 @@ impl Parts {
     /// Returns whether nothing is under way that other hosts have to acknowledge.
     fn is_quiet(&self, core: &Core) -> bool {
         let is_idle = self.membership.is_idle_but_moving() && self.groups.is_settled(core);
-        is_idle && core.acks.oldest().is_none() && !core.halting
+        let is_kept = self.deputies.has_all() && core.holds_nothing();
+        is_idle && is_kept && core.acks.oldest().is_none() && !core.halting
     }
 
     /// Gives the move up, because no other host is left.
@@ -75,29 +77,35 @@ impl Parts {
             core.send_host(host, Frame::NewMaster { master: next });
         }
         let unanswered = self.resign(core);
-        self.follow(core, next);
+        self.follow(core, next, false);
+        self.deputies.resign(core);
         for (task, wait, request) in unanswered {
             self.remote.for_other_host(core, task, wait, request);
         }
     }
 
     /// Returns what only the master knows.
-    fn master_state(&self, core: &Core) -> Vec<MasterState> {
+    pub fn master_state(&self, core: &Core) -> Vec<MasterState> {
         let own_tasks = core.tasks.iter().map(|(tid, _)| tid);
+        let clients = core.clients.iter().copied().chain(own_tasks).collect();
+        let machine = MachineState { clients, ..self.machine_state(core) };
+        let entries = self.mailboxes.entries().map(MasterState::Entry);
+        let groups = self.groups.groups_of_master(core).into_iter().map(MasterState::Group);
+        [MasterState::Machine(machine)].into_iter().chain(entries).chain(groups).collect()
+    }
+
+    /// Returns what there is once, without the clients.
+    pub fn machine_state(&self, core: &Core) -> MachineState {
         let Hostfile { hosts, defaults, .. } = core.settings.hostfile.clone();
-        let machine = MachineState {
+        MachineState {
             last_host: core.hosts.last_number(),
             resolved: core.hosts.resolved(),
             hostfile: hosts,
             host_options: defaults,
             add_failures: self.membership.joining.failures().to_vec(),
             lost_hosts: self.membership.lost_host_reasons(),
-            clients: core.clients.iter().copied().chain(own_tasks).collect(),
             ..self.groups.machine_state()
-        };
-        let entries = self.mailboxes.entries().map(MasterState::Entry);
-        let groups = self.groups.groups_of_master(core).into_iter().map(MasterState::Group);
-        [MasterState::Machine(machine)].into_iter().chain(entries).chain(groups).collect()
+        }
     }
 
     /// Drops what only the master knows. Returns the unanswered requests of this host's tasks.
@@ -115,8 +123,8 @@ impl Parts {
         [held, waiting, freezing].into_iter().flatten().filter(|(task, ..)| task.host() == own).collect()
     }
 
-    /// Follows another master from now on.
-    pub fn follow(&mut self, core: &mut Core, master: Tid) {
+    /// Follows another master from now on. `has_died`: the former one has died.
+    pub fn follow(&mut self, core: &mut Core, master: Tid, has_died: bool) {
         core.hosts.set_master(master);
         core.log(format!("host {} is the master from now on", core.hosts.name_of(master)));
         core.push(Action::MasterChanged);
@@ -127,8 +135,9 @@ impl Parts {
         }
         let clients = core.tasks.iter().filter(|(_, task)| task.known_to_master);
         let clients = clients.map(|(tid, task)| (tid, task.has_left())).collect();
-        core.send_master(Frame::Following { clients, tasker: core.roles.tasker });
-        self.remote.repeat_to_master(core);
+        let groups = if has_died { self.groups.replicas() } else { Vec::new() };
+        core.send_master(Frame::Following { clients, tasker: core.roles.tasker, groups });
+        self.remote.repeat_to_master(core, has_died);
         self.membership.report_again(core);
         self.groups.repeat_arrivals(core);
     }
@@ -152,28 +161,30 @@ impl Parts {
         }
         self.servers.take_office(core);
         core.hosts.others().into_iter().for_each(|host| core.want_link(host));
-        let is_known = |tid: &Tid| core.tasks.get(*tid).map(|task| task.has_left());
-        let left: Vec<(Tid, bool)> = own_clients
-            .into_iter()
-            .filter_map(|tid| match is_known(&tid) {
-                None => Some((tid, true)),
-                Some(true) => Some((tid, false)),
-                Some(false) => None,
-            })
-            .collect();
-        left.into_iter().for_each(|(tid, ended)| core.raise(Event::ClientLeft { tid, ended }));
+        self.drop_clients_here(core, own_clients);
         self.membership.take_office(core);
         self.settle(core);
-        for (task, wait, request) in self.remote.take_of_master() {
-            self.decide(core, task, wait, request);
+        for OwnRequest { tid, wait, request, .. } in self.remote.take_of_master() {
+            self.decide(core, tid, wait, request);
         }
         self.groups.repeat_arrivals(core);
         self.groups.examine_barriers(core);
     }
 
+    /// Ends the state of those tasks of this host that have left meanwhile.
+    pub fn drop_clients_here(&mut self, core: &mut Core, clients: Vec<Tid>) {
+        for tid in clients {
+            match core.tasks.get(tid).map(|task| task.has_left()) {
+                None => core.raise(Event::ClientLeft { tid, ended: true }),
+                Some(true) => core.raise(Event::ClientLeft { tid, ended: false }),
+                Some(false) => {}
+            }
+        }
+    }
+
     /// Takes over what the former master knew about the whole machine. Returns the tasks of this host for which it may have kept
     /// state.
-    fn take_machine_state(&mut self, core: &mut Core, machine: MachineState) -> Vec<Tid> {
+    pub fn take_machine_state(&mut self, core: &mut Core, machine: MachineState) -> Vec<Tid> {
         let own = core.own_host();
         core.hosts.take_office(machine.last_host, machine.resolved.clone());
         let Hostfile { hosts, defaults, .. } = &mut core.settings.hostfile;
@@ -186,11 +197,19 @@ impl Parts {
     }
 
     /// At a new master: a host follows it.
-    pub fn followed(&mut self, core: &mut Core, host: Tid, clients: Vec<(Tid, bool)>, tasker: Option<Tid>) {
+    pub fn followed(
+        &mut self,
+        core: &mut Core,
+        host: Tid,
+        clients: Vec<(Tid, bool)>,
+        tasker: Option<Tid>,
+        groups: &[(u64, bool)],
+    ) {
         if !core.is_awaited(host) {
             return;
         }
         core.acks.received(host, Ack::Following);
+        self.groups.replicas_told(core, host, groups);
         let living: BTreeMap<Tid, bool> = clients.into_iter().filter(|(tid, _)| tid.host() == host).collect();
         let known: Vec<Tid> = core.clients.iter().copied().filter(|tid| tid.host() == host).collect();
         for tid in known {
@@ -211,6 +230,7 @@ impl Parts {
             }
         }
         self.settle(core);
+        succession::tell_all(core, host);
         core.let_follow(host);
     }
 }

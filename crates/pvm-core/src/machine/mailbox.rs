@@ -9,9 +9,10 @@ use crate::codes::{
     MBOX_READ_AND_DELETE, MBOX_WAIT_FOR_INFO,
 };
 use crate::encoding::Writer;
-use crate::master_state::MailboxEntry;
+use crate::master_state::{MailboxEntry, MasterState};
 use crate::proto::{ByteBuf, Mailbox, Message, Reply, Request};
 use crate::tid::Tid;
+use crate::wire::Backup;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Entries of one class of mailboxes; all indices are below this number.
@@ -39,6 +40,12 @@ impl Entry {
     fn yields_to(&self, task: Tid) -> bool {
         self.owner == task || self.owner == Tid::NONE || self.flags & MBOX_OVER_WRITABLE != 0
     }
+}
+
+/// Returns an entry for another master.
+fn described(name: &[u8], index: i32, entry: &Entry) -> MailboxEntry {
+    let Entry { owner, flags, message } = entry;
+    MailboxEntry { name: ByteBuf::from(name.to_vec()), index, owner: *owner, flags: *flags, message: message.clone() }
 }
 
 /// Returns how many bytes count for an entry.
@@ -100,6 +107,8 @@ pub(super) struct Mailboxes {
     pending_receives: BTreeMap<Vec<u8>, Vec<PendingReceive>>,
     /// By task: the names of the classes in which the task waits for an entry.
     awaited_names: BTreeMap<Tid, BTreeSet<Vec<u8>>>,
+    /// At a master with a deputy: what has changed.
+    changes: Option<Vec<Backup>>,
 }
 
 impl SubMachine for Mailboxes {
@@ -141,6 +150,7 @@ impl Mailboxes {
             owned: BTreeMap::new(),
             pending_receives: BTreeMap::new(),
             awaited_names: BTreeMap::new(),
+            changes: None,
         }
     }
     fn class(&self, name: &[u8]) -> Option<(u64, &Class)> {
@@ -161,6 +171,9 @@ impl Mailboxes {
             }
         };
         let owner = entry.owner;
+        if let Some(changes) = &mut self.changes {
+            changes.push(Backup::State(MasterState::Entry(described(name, index, &entry))));
+        }
         self.bytes += cost(name, &entry);
         let old = self.classes.get_mut(&number).and_then(|class| class.entries.insert(index, entry));
         if let Some(old) = old {
@@ -174,6 +187,9 @@ impl Mailboxes {
         let class = self.classes.get_mut(&number)?;
         let entry = class.entries.remove(&index)?;
         class.filled = class.filled.min(index);
+        if let Some(changes) = &mut self.changes {
+            changes.push(Backup::EntryGone { name: ByteBuf::from(class.name.clone()), index });
+        }
         self.bytes -= cost(&class.name, &entry);
         if class.entries.is_empty() {
             self.numbers.remove(&class.name);
@@ -296,15 +312,22 @@ impl Mailboxes {
     /// without an owner.
     fn forget(&mut self, task: Tid) {
         self.stop_waiting(task);
+        let mut orphans = Vec::new();
         for (number, index) in self.owned.remove(&task).unwrap_or_default() {
             let entry = self.classes.get_mut(&number).and_then(|class| class.entries.get_mut(&index));
             match entry {
                 Some(entry) if entry.flags & MBOX_PERSISTENT != 0 => {
                     entry.owner = Tid::NONE;
+                    orphans.push((number, index));
                     self.owned.entry(Tid::NONE).or_default().insert((number, index));
                 }
                 _ => drop(self.remove(number, index)),
             }
+        }
+        for (number, index) in orphans {
+            let (Some(changes), Some(class)) = (&mut self.changes, self.classes.get(&number)) else { return };
+            let entry = described(&class.name, index, &class.entries[&index]);
+            changes.push(Backup::State(MasterState::Entry(entry)));
         }
     }
 
@@ -350,21 +373,42 @@ impl Mailboxes {
 
     /// Returns all entries; classes in the order in which they were made.
     pub fn entries(&self) -> impl Iterator<Item = MailboxEntry> + '_ {
-        self.classes.values().flat_map(|class| {
-            class.entries.iter().map(|(index, entry)| MailboxEntry {
-                name: ByteBuf::from(class.name.clone()),
-                index: *index,
-                owner: entry.owner,
-                flags: entry.flags,
-                message: entry.message.clone(),
-            })
-        })
+        self.classes
+            .values()
+            .flat_map(|class| class.entries.iter().map(|(index, entry)| described(&class.name, *index, entry)))
     }
 
     /// Takes over an entry of the former master.
     pub fn take_entry(&mut self, entry: MailboxEntry) {
         let MailboxEntry { name, index, owner, flags, message } = entry;
         self.insert(&name, index, Entry { owner, flags, message });
+    }
+
+    /// Removes an entry, as the master has done.
+    pub fn drop_entry(&mut self, name: &[u8], index: i32) {
+        if let Some(number) = self.numbers.get(name).copied() {
+            self.remove(number, index);
+        }
+    }
+
+    /// Takes the entries of the former master, as the deputy has kept them. Receives that wait here are asked again.
+    pub fn succeed(&mut self, kept: Mailboxes) {
+        *self = Mailboxes { bytes_max: self.bytes_max, ..kept };
+    }
+
+    /// Notes changes from now on, or no more.
+    pub fn note_changes(&mut self, are_kept: bool) {
+        self.changes = are_kept.then(Vec::new);
+    }
+
+    /// Takes what has changed.
+    pub fn take_changes(&mut self) -> Vec<Backup> {
+        self.changes.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Returns the owners of entries.
+    pub fn owners(&self) -> impl Iterator<Item = Tid> + '_ {
+        self.owned.keys().copied().filter(|owner| *owner != Tid::NONE)
     }
 
     /// Drops everything. Returns the pending receives as requests.

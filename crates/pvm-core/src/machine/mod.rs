@@ -19,8 +19,9 @@
 //! * `control`: signals, `pvm_tickle`, halt
 //! * `remote`: requests that another host decides
 //! * `servers`: hoster, tasker, resource manager, tracer
+//! * `deputy`: the host that keeps what only the master knows
 //! * `parts`: the sub-machines together
-//! * `handover`: another host becomes the master
+//! * `succession`, `handover`: another host becomes the master, because the master wants it, or has died
 //! * `requests`, `frames`: dispatch of requests and of frames from other daemons
 //! * this file: the interface to the daemon
 
@@ -29,6 +30,7 @@ mod attempts;
 mod contexts;
 mod control;
 mod core;
+mod deputy;
 mod direct;
 mod event;
 mod fabrics;
@@ -56,6 +58,7 @@ mod roles;
 mod servers;
 mod settings;
 mod spawn;
+mod succession;
 mod task_table;
 mod tasks;
 mod traces;
@@ -106,7 +109,14 @@ impl Machine {
     /// Delivers all pending events.
     fn settle(&mut self) {
         self.parts.settle(&mut self.core);
+        if self.core.is_master() {
+            for (host, frame) in self.core.links.take_early() {
+                self.dispatch(host, frame);
+                self.parts.settle(&mut self.core);
+            }
+        }
         self.parts.hand_over_if_due(&mut self.core);
+        self.parts.back_up(&mut self.core);
     }
 
     /// Advances the clock. If this daemon was suspended, restarts the timers that limit how long other hosts may be
@@ -121,7 +131,7 @@ impl Machine {
 
     /// Takes the next action.
     pub fn poll_action(&mut self) -> Option<Action> {
-        let action = self.core.actions.pop_front();
+        let action = self.core.take_action();
         if action.is_none() {
             // This resets the empty ring buffer to its start, which is in the caches. Otherwise the actions would use
             // the whole capacity, one place after the other.
@@ -567,14 +577,8 @@ impl Machine {
 
     /// Dispatches a frame of a control link, unless it is for the master that this host is to be.
     fn dispatch_in_turn(&mut self, from: Tid, frame: Frame) {
-        let was_master = self.core.is_master();
-        let frame = if was_master { Some(frame) } else { self.core.links.keep_early(from, frame) };
+        let frame = if self.core.is_master() { Some(frame) } else { self.core.links.keep_early(from, frame) };
         frame.into_iter().for_each(|frame| self.dispatch(from, frame));
-        if !was_master && self.core.is_master() {
-            for (host, frame) in self.core.links.take_early() {
-                self.dispatch(host, frame);
-            }
-        }
     }
 
     fn dispatch(&mut self, from: Tid, frame: Frame) {

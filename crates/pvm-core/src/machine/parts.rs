@@ -2,8 +2,8 @@
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::{
-    contexts, control, direct, fabrics, groups, mailbox, membership, notify, output, remote, servers, spawn, tasks,
-    traces,
+    contexts, control, deputy, direct, fabrics, groups, mailbox, membership, notify, output, remote, servers, spawn,
+    tasks, traces,
 };
 use crate::codes::Code;
 use crate::tid::Tid;
@@ -23,11 +23,12 @@ pub(super) struct Parts {
     pub servers: servers::Servers,
     pub tasks: tasks::Tasks,
     pub control: control::Control,
+    pub deputies: deputy::Deputies,
     pub membership: membership::Membership,
 }
 
 /// The number of sub-machines.
-const COUNT: usize = 14;
+const COUNT: usize = 15;
 
 /// The sub-machines as trait objects. The pattern is exhaustive: the compiler reports a sub-machine that is missing
 /// here.
@@ -47,11 +48,12 @@ macro_rules! all {
             servers,
             tasks,
             control,
+            deputies,
             membership,
         } = $parts;
         [
             remote, groups, directs, fabrics, traces, output, mailboxes, contexts, spawns, notify, servers, tasks,
-            control, membership,
+            control, deputies, membership,
         ]
     }};
 }
@@ -73,6 +75,7 @@ impl Parts {
             servers: servers::Servers::default(),
             tasks: tasks::Tasks::default(),
             control: control::Control::default(),
+            deputies: deputy::Deputies::default(),
             membership: membership::Membership::default(),
         }
     }
@@ -97,6 +100,8 @@ impl Parts {
             self.all_mut().into_iter().for_each(|part| part.on_event(core, &event));
             if let Event::RequestReturned { from, wait, request } = event {
                 self.handle_request(core, from, wait, request);
+            } else if let Event::MasterDied = event {
+                self.master_died(core);
             }
         }
         if core.halting {

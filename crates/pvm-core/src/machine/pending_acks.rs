@@ -26,6 +26,8 @@ pub(super) enum Ack {
     Tasks(u32),
     /// `BarriersListed`
     Barriers(u32),
+    /// `BackupKept` of the last mark
+    Backup,
     /// `MasterAccepted`
     Master,
     /// `Following`, at a new master

@@ -30,6 +30,15 @@ struct PendingRequest {
     of_master: Option<Box<Request>>,
 }
 
+/// A request of a task of this host that the former master has not answered.
+pub(super) struct OwnRequest {
+    /// Its number at the former master.
+    pub number: u32,
+    pub tid: Tid,
+    pub wait: u32,
+    pub request: Request,
+}
+
 /// Tasks of one host that wait for a list of the tasks of all hosts.
 ///
 /// * Filled by: tasks of each host
@@ -129,7 +138,7 @@ impl Remote {
         }
         let of_master = is_of_master(&request).then(|| Box::new(request.clone()));
         let wait = self.begin(host, Asker::Task { tid: from, wait, lost }, of_master);
-        core.send_host(host, Frame::Request { wait, from, request });
+        core.send_host(host, Frame::Request { wait, from, request, again: false });
         None
     }
 
@@ -175,8 +184,8 @@ impl Remote {
         self.pending.iter().filter(|(_, open)| open.of_master.is_some()).map(|(wait, _)| *wait).collect()
     }
 
-    /// Sends to the master what the former one has not answered.
-    pub fn repeat_to_master(&mut self, core: &mut Core) {
+    /// Sends to the master what the former one has not answered. `again`: the former one has died.
+    pub fn repeat_to_master(&mut self, core: &mut Core, again: bool) {
         let master = core.hosts.master();
         for wait in self.of_master() {
             let Some(open) = self.pending.get_mut(&wait) else { continue };
@@ -184,15 +193,15 @@ impl Remote {
             let (from, request) = (*tid, (**request).clone());
             self.by_host.remove(std::mem::replace(&mut open.host, master), wait);
             self.by_host.insert(master, wait);
-            core.send_host(master, Frame::Request { wait, from, request });
+            core.send_host(master, Frame::Request { wait, from, request, again });
         }
     }
 
-    /// Takes what the former master has not answered, because this host decides it now.
-    pub fn take_of_master(&mut self) -> Vec<(Tid, u32, Request)> {
-        let open = self.of_master().into_iter().filter_map(|wait| self.end(wait)).collect::<Vec<_>>();
-        let request = |open: PendingRequest| match (open.asker, open.of_master) {
-            (Asker::Task { tid, wait, .. }, Some(request)) => Some((tid, wait, *request)),
+    /// Takes what the former master has not answered, because this host decides it now, the oldest first.
+    pub fn take_of_master(&mut self) -> Vec<OwnRequest> {
+        let open: Vec<_> = self.of_master().into_iter().filter_map(|wait| Some((wait, self.end(wait)?))).collect();
+        let request = |(number, open): (u32, PendingRequest)| match (open.asker, open.of_master) {
+            (Asker::Task { tid, wait, .. }, Some(request)) => Some(OwnRequest { number, tid, wait, request: *request }),
             _ => None,
         };
         open.into_iter().filter_map(request).collect()
@@ -224,7 +233,7 @@ impl Remote {
         for host in hosts {
             let wait = self.begin(host, Asker::TaskList(number), None);
             core.acks.expect(host, Ack::Tasks(wait), core.now);
-            core.send_host(host, Frame::Request { wait, from: own, request: Request::Tasks(host) });
+            core.send_host(host, Frame::Request { wait, from: own, request: Request::Tasks(host), again: false });
         }
         self.count_gathered(core, number);
     }
@@ -378,7 +387,7 @@ mod tests {
         fleet.nodes.get_mut(&Fleet::host(2)).expect("a host").frozen = true;
         for wait in 0..flood {
             let from = Tid(Fleet::host(2).0 | (1 + wait));
-            let frame = Frame::Request { wait, from, request: Request::Tasks(Tid::NONE) };
+            let frame = Frame::Request { wait, from, request: Request::Tasks(Tid::NONE), again: false };
             let now = fleet.now;
             fleet.machine(MASTER).handle_host_frame(now, Fleet::host(2), frame);
         }

@@ -22,6 +22,7 @@ use self::listing::Listings;
 pub(super) use self::listing::ask_group_server;
 use self::replicas::{ChangeAcks, Replica, Replicas};
 use self::shortage::Shortage;
+pub(super) use self::succession::GroupShadow;
 use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;

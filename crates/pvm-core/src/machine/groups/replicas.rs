@@ -12,7 +12,7 @@ use crate::machine::index::PairIndex;
 use crate::machine::pending_acks::Ack;
 use crate::proto::{ByteBuf, Reply, Request};
 use crate::tid::Tid;
-use crate::wire::{Frame, GroupChange, GroupState};
+use crate::wire::{Backup, Frame, GroupChange, GroupState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state of a page.
@@ -44,6 +44,10 @@ impl Replica {
     /// Returns whether this host has a page of the group, or makes one.
     pub fn has_page(&self) -> bool {
         self.page != PageState::None
+    }
+    /// Notes that a host has no replica, as far as it is known.
+    pub fn forget(&mut self, host: Tid) {
+        self.hosts.remove(&host);
     }
     /// Takes over from the former master which other hosts have a replica.
     pub fn take_hosts(&mut self, hosts: BTreeSet<Tid>) {
@@ -111,6 +115,10 @@ impl Groups {
             self.with(id, |group, shared| group.barrier_members_changed(core, shared));
         }
         let Some(group) = self.groups.get_mut(&id) else { return NO_ACK };
+        if core.changes.are_kept {
+            let name = ByteBuf::from(group.name.clone());
+            core.changes.groups.push(Backup::GroupChanged { id, name, change: change.clone() });
+        }
         if let GroupChange::Joined { tid, .. } = change {
             group.barrier.member_came(tid, group.version);
         }
@@ -272,7 +280,7 @@ impl Groups {
         if instance != NO_MEMBER && !core.is_master() {
             let request = Request::LeaveGroup(ByteBuf::from(name));
             // The answer is not awaited.
-            core.send_master(Frame::Request { wait: 0, from: to, request });
+            core.send_master(Frame::Request { wait: 0, from: to, request, again: false });
         }
     }
 
@@ -319,7 +327,7 @@ impl Groups {
     }
 
     /// Applies a change to this host's replica.
-    fn follow(&mut self, core: &mut Core, id: u64, change: &GroupChange) {
+    pub(super) fn follow(&mut self, core: &mut Core, id: u64, change: &GroupChange) {
         match change {
             GroupChange::Close => {
                 self.act_on_page(core, id, GroupAction::Close);

@@ -1,11 +1,64 @@
 //! Groups when another host becomes the master: it gets what only the master knows. The pages and replicas stay as they are.
-use super::{Freezing, Group, Groups};
+use super::{Freezing, Group, Groups, NO_ACK};
+use crate::codes::Code;
 use crate::machine::action::Action;
 use crate::machine::core::Core;
-use crate::master_state::{GroupOfMaster, MachineState};
-use crate::proto::{ByteBuf, Request};
+use crate::master_state::{BarrierPlace, GroupOfMaster, MachineState};
+use crate::proto::{ByteBuf, Reply, Request};
 use crate::tid::Tid;
-use std::collections::BTreeSet;
+use crate::wire::{Frame, GroupChange, GroupState};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many numbers a master skips whose predecessor has died.
+const NUMBERS_SKIPPED: u64 = 1 << 32;
+
+/// The groups of the master, as its deputy keeps them.
+#[derive(Default)]
+pub(in crate::machine) struct GroupShadow(BTreeMap<u64, Group>);
+
+impl GroupShadow {
+    /// Keeps a group.
+    pub fn take(&mut self, state: GroupOfMaster) {
+        let mut group = Group::new(state.id, state.name.to_vec());
+        state.members.iter().for_each(|(instance, tid)| group.put(*instance, *tid));
+        (group.frozen, group.broken, group.version) = (state.frozen, state.broken, state.version);
+        group.shortage.take(state.shortage);
+        self.0.insert(state.id, group);
+    }
+
+    /// Keeps a change of a group.
+    pub fn change(&mut self, id: u64, name: &[u8], change: &GroupChange) {
+        if *change == GroupChange::Close {
+            self.0.remove(&id);
+            return;
+        }
+        let group = self.0.entry(id).or_insert_with(|| Group::new(id, name.to_vec()));
+        match change {
+            GroupChange::Joined { instance, tid } => {
+                group.put(*instance, *tid);
+                group.shortage.member_joined();
+                group.version += 1;
+            }
+            GroupChange::Gone { instance } => {
+                let size = group.size();
+                if let Some(tid) = group.tid_of(*instance) {
+                    group.remove(tid);
+                    group.shortage.member_left(size);
+                }
+                group.version += 1;
+            }
+            GroupChange::Freeze => group.frozen = true,
+            GroupChange::Break => group.broken = true,
+            _ => {}
+        }
+    }
+}
+
+/// Returns what a host with a replica learns of a group.
+fn state_for_replica(state: &GroupOfMaster) -> GroupState {
+    let GroupOfMaster { id, name, members, frozen, broken, version, .. } = state.clone();
+    GroupState { id, name, members, frozen, broken, meets_here: false, version, chain: None }
+}
 
 impl Groups {
     // ----- the former master
@@ -100,7 +153,88 @@ impl Groups {
         self.with_each(|group, shared| group.examine_barrier(core, shared));
     }
 
+    /// Takes the groups of the former master, which has died, as the deputy has kept them.
+    pub fn succeed(&mut self, core: &mut Core, shadow: GroupShadow) {
+        // Numbers that the former master has given, and that did not come here, are not given again.
+        self.shared.skip_numbers();
+        self.last = self.last.wrapping_add(NUMBERS_SKIPPED);
+        let unknown = self.groups.keys().copied().filter(|id| !shadow.0.contains_key(id)).collect::<Vec<_>>();
+        for id in unknown {
+            self.follow(core, id, &GroupChange::Close);
+        }
+        for group in shadow.0.into_values() {
+            let state = group.of_master(Tid::NONE);
+            self.replace_replica(core, state_for_replica(&state));
+            self.take_group(core, GroupOfMaster { place: BarrierPlace::Nowhere, hosts: Vec::new(), ..state });
+        }
+        let own = core.own_host();
+        let replicas = self.replicas();
+        self.with_each(|group, _| {
+            let members: Vec<Tid> = group.members.values().copied().collect();
+            group.barrier.resume_without(&members);
+        });
+        self.replicas_told(core, own, &replicas);
+    }
+
+    /// Handles a host's news which groups it keeps, and in whose pages there members meet; at a master whose predecessor has
+    /// died.
+    pub fn replicas_told(&mut self, core: &mut Core, host: Tid, replicas: &[(u64, bool)]) {
+        let own = core.own_host();
+        for (id, meets_there) in replicas {
+            let Some(group) = self.groups.get_mut(id) else {
+                core.send_host(host, Frame::GroupChanged { id: *id, number: NO_ACK, change: GroupChange::Close });
+                continue;
+            };
+            if host != own {
+                group.replica.forget(host);
+                group.subscribe(core, host);
+            }
+            self.with(*id, |group, shared| group.page_told(core, shared, host, *meets_there));
+        }
+    }
+
+    /// Returns the members of all groups.
+    pub fn all_members(&self) -> impl Iterator<Item = Tid> + '_ {
+        self.groups.values().flat_map(|group| group.members.values().copied())
+    }
+
+    /// Returns the answer to a task that has joined a group.
+    pub fn membership_of(&mut self, name: &[u8], tid: Tid) -> Option<Reply> {
+        let group = self.existing(name).ok()?;
+        let instance = group.instance_of(tid)? as i32;
+        Some(Reply::Group { id: group.id, instance })
+    }
+
     // ----- all hosts
+
+    /// Returns the groups that this host keeps, and whether members meet in its page.
+    pub fn replicas(&self) -> Vec<(u64, bool)> {
+        self.groups.values().map(|group| (group.id, group.replica.meets_here)).collect()
+    }
+
+    /// Fails the barriers over several hosts at which members of this host wait: their master has died.
+    pub fn fail_arrivals(&mut self, core: &mut Core, code: Code) {
+        self.with_each(|group, _| group.fail_arrivals(core, code));
+    }
+
+    /// Replaces what this host knows of a group.
+    pub fn replace_replica(&mut self, core: &mut Core, state: GroupState) {
+        let id = state.id;
+        let Some(group) = self.groups.get(&id) else { return self.replicate(core, state) };
+        let wanted: BTreeMap<u32, Tid> = state.members.iter().copied().collect();
+        let gone = group.members().filter(|(instance, tid)| wanted.get(instance) != Some(tid));
+        let gone: Vec<GroupChange> = gone.map(|(instance, _)| GroupChange::Gone { instance }).collect();
+        let known: BTreeSet<(u32, Tid)> = group.members().collect();
+        let came = wanted.into_iter().filter(|member| !known.contains(member));
+        let came = came.map(|(instance, tid)| GroupChange::Joined { instance, tid });
+        let freeze = (state.frozen && !group.frozen).then_some(GroupChange::Freeze);
+        let breaks = (state.broken && !group.broken).then_some(GroupChange::Break);
+        let changes: Vec<GroupChange> = gone.into_iter().chain(came).chain(freeze).chain(breaks).collect();
+        for change in changes {
+            self.follow(core, id, &change);
+        }
+        self.by_id(id).into_iter().for_each(|group| group.version = state.version);
+    }
 
     /// Sends to the master all arrivals of this host's members that have not been answered: the former master may not have
     /// counted them. The master recognizes those that it has.

@@ -42,6 +42,17 @@ impl Membership {
         self.joining.host_linked(core, host);
     }
 
+    /// Handles the proof that the daemon of the host has ended.
+    fn link_ended(&mut self, core: &mut Core, host: Tid, why: &str) {
+        match host == core.hosts.master() && core.deputy.is_some() && !core.halting {
+            true => {
+                core.links.get_mut(host).into_iter().for_each(|link| link.state = State::Failed);
+                core.raise(Event::MasterDied);
+            }
+            false => self.link_lost(core, host, why),
+        }
+    }
+
     /// Handles the news that a link to the host could not be opened, or that its session has ended.
     pub fn link_lost(&mut self, core: &mut Core, host: Tid, why: &str) {
         let Some(link) = core.links.get_mut(host) else { return };
@@ -72,7 +83,7 @@ impl Membership {
         };
         let call = call.unwrap_or_else(|| next_call(core, host));
         if call == Call::Awaited && how == LinkBreak::Ended {
-            return self.link_lost(core, host, "it has closed the connection");
+            return self.link_ended(core, host, "it has closed the connection");
         }
         set_state(core, host, State::Broken(call));
         self.watch_link(core, host);
@@ -96,7 +107,7 @@ impl Membership {
             _ => return,
         };
         if why == CallFailure::Absent {
-            return self.link_lost(core, host, "its daemon has ended");
+            return self.link_ended(core, host, "its daemon has ended");
         }
         let call = next_call(core, host);
         let hears = core.links.get(host).is_some_and(|link| core.now < quiet_at(core, link));

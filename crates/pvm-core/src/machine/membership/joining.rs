@@ -337,6 +337,9 @@ impl Joining {
         self.adding = Some(adding);
         for (tid, options) in options {
             welcome_host(core, tid, &new, options);
+            if let Some(host) = core.deputy {
+                core.send_host(tid, Frame::Deputy { host });
+            }
         }
         self.finish_add(core);
     }
@@ -422,6 +425,7 @@ impl Joining {
             reason => text = format!("{text}\n{reason}"),
         }
         self.failures.push(text);
+        core.changes.machine = true;
     }
 
     /// Answers the task as soon as no add is in progress.
@@ -435,6 +439,7 @@ impl Joining {
         if self.is_idle() {
             for (tid, wait) in std::mem::take(&mut self.add_waiters) {
                 let failures = std::mem::take(&mut self.failures);
+                core.changes.machine |= !failures.is_empty();
                 core.reply(tid, wait, Ok(Reply::Failures(failures)));
             }
         }
@@ -481,6 +486,7 @@ pub(in crate::machine) fn hosts_joined(core: &mut Core, hosts: &[Tid]) {
             record.joined = true;
         }
     }
+    core.changes.table = true;
     core.raise(Event::HostsJoined(hosts.to_vec()));
 }
 
@@ -534,5 +540,6 @@ fn assign_number(
         return Err(already_known(&name));
     }
     let tid = core.hosts.new_number(|tid| adding.by_tid.contains_key(&tid)).ok_or(Code::OutOfRes)?;
+    core.changes.machine = true;
     Ok((tid, checked))
 }

@@ -98,6 +98,7 @@ impl SubMachine for Membership {
 /// Sends a change of the host table to all other hosts; at the master.
 fn broadcast_table_change(core: &mut Core, added: &[HostEntry], removed: &[Tid]) {
     core.hosts.version += 1;
+    (core.changes.table, core.changes.machine) = (true, true);
     let version = core.hosts.version;
     for host in core.hosts.others() {
         core.acks.expect(host, Ack::Table(version), core.now);
@@ -210,10 +211,11 @@ impl Membership {
 
     /// Returns the text that reports the loss of a host, and remembers it for
     /// [`Request::LostHosts`](crate::proto::Request).
-    pub fn remember_loss(&mut self, core: &Core, host: Tid, why: &str) -> String {
+    pub fn remember_loss(&mut self, core: &mut Core, host: Tid, why: &str) -> String {
         let text = format!("host {} is out of the machine: {why}", core.hosts.name_of(host));
         self.lost_hosts.truncate(LOST_HOSTS_MAX - 1);
         self.lost_hosts.push_front(text.clone());
+        core.changes.machine = true;
         text
     }
 
@@ -328,6 +330,30 @@ impl Membership {
         }
         let own = core.own_host();
         removed.into_iter().filter(|host| *host != own).for_each(|host| self.forget_host(core, host));
+    }
+
+    /// Replaces the host table. All its hosts have joined.
+    pub fn table_replaced(&mut self, core: &mut Core, version: u64, hosts: Vec<HostEntry>) {
+        let (own, master) = (core.own_host(), core.hosts.master());
+        let listed: BTreeSet<Tid> = hosts.iter().map(|entry| entry.tid).collect();
+        let gone: Vec<Tid> = core.hosts.others().into_iter().filter(|host| !listed.contains(host)).collect();
+        gone.into_iter().filter(|host| *host != master).for_each(|host| self.forget_host(core, host));
+        let mut joined = Vec::new();
+        for entry in hosts {
+            let known = core.hosts.record(entry.tid).map(|record| record.joined || entry.tid == own);
+            joined.extend((known != Some(true)).then_some(entry.tid));
+            match known {
+                Some(_) => _ = core.hosts.set_draining(entry.tid, entry.is_draining),
+                None => {
+                    core.push(Action::KnowHost { host: entry.tid, key: entry.key });
+                    core.hosts.add(entry, false);
+                }
+            }
+        }
+        core.hosts.version = version;
+        if !joined.is_empty() {
+            hosts_joined(core, &joined);
+        }
     }
 
     /// Handles the master's welcome: this host belongs to the machine.

@@ -22,6 +22,7 @@ mod reached_limits;
 mod serving_tasks;
 mod several_hosts;
 mod spawns;
+mod succession;
 mod task_ends;
 mod traced_tasks;
 pub mod world;

@@ -277,7 +277,7 @@ fn why_hosts_were_lost_is_remembered_for_a_while() {
     let mut world = World::new();
     world.task();
     for number in 2..membership::LOST_HOSTS_MAX as u32 + 4 {
-        let core = &world.machine.core;
+        let core = &mut world.machine.core;
         world.machine.parts.membership.remember_loss(core, Tid::host_number(number), "it is silent");
     }
     let Some(Reply::Failures(reasons)) = world.ask(ONE, Request::LostHosts) else { panic!() };

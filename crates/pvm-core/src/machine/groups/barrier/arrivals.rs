@@ -121,6 +121,13 @@ impl Passage {
         !self.own.is_empty()
     }
 
+    /// Takes all arrivals that have not been answered, because nobody can say how their barrier ends: task and wait id.
+    pub fn take_waiting(&mut self) -> Vec<(Tid, u32)> {
+        self.all_again();
+        let own = std::mem::take(&mut self.own).into_iter();
+        own.filter(|(_, own)| !own.is_gone).map(|((tid, _), own)| (tid, own.wait)).collect()
+    }
+
     /// Begins anew with another master: returns all arrivals that have not been answered, for it.
     pub fn all_again(&mut self) -> Vec<Arrival> {
         self.hand_over();

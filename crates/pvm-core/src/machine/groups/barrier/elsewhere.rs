@@ -115,6 +115,7 @@ impl Groups {
             host if !core.hosts.is_here(host) => return Err(Code::NoHost),
             host => self.shared.wishes.named.insert(from, host),
         };
+        core.changes.machine = true;
         self.wishes_changed(core);
         Ok(Reply::Done)
     }

@@ -155,7 +155,7 @@ impl Group {
     }
 
     /// Orders a host to send the arrivals in its page to the master.
-    fn move_to_master(&mut self, core: &mut Core, shared: &mut Shared, from: Tid) {
+    pub(super) fn move_to_master(&mut self, core: &mut Core, shared: &mut Shared, from: Tid) {
         self.barrier.place = Place::Moving(from);
         self.shortage.place_changed();
         self.order_page(core, shared, from, GroupChange::Take);

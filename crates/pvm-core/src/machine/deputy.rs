@@ -1,0 +1,231 @@
+//! The deputy: a host that keeps what only the master knows, and becomes the master if that one provably dies.
+//!
+//! The master chooses the host that has been in the machine for the longest time, and sends it everything. When the deputy
+//! says that it keeps that, all hosts learn who the deputy is. From then on every change of what only the master knows goes to
+//! the deputy first, with the answers to requests that it leads to: all that the master does in the same step and later waits
+//! until the deputy has said that it keeps the change ([`Core::hold`]). So nobody ever learns of a change that is lost later.
+//! If the deputy is lost, the master goes on without one and chooses another.
+use super::action::Action;
+use super::core::{Core, SubMachine};
+use super::event::Event;
+use super::groups::GroupShadow;
+use super::links::State;
+use super::mailbox::Mailboxes;
+use super::pending_acks::Ack;
+use crate::master_state::{MachineState, MasterState};
+use crate::proto::Reply;
+use crate::tid::Tid;
+use crate::time::Time;
+use crate::wire::{Backup, Frame, HostEntry};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// For how many silence limits the deputy keeps answers. A host that has not got an answer by then is lost.
+const ANSWERS_KEPT: u32 = 3;
+
+/// The deputy of this master.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Deputy {
+    #[default]
+    None,
+    /// It gets everything, and has not said that it keeps it.
+    Starting(Tid),
+    /// All hosts know it.
+    Ready(Tid),
+}
+
+/// What this host knows of deputies.
+#[derive(Default)]
+pub(super) struct Deputies {
+    /// At the master.
+    deputy: Deputy,
+    /// The number of the last mark that was sent, and of the last that is kept.
+    sent: u64,
+    kept: u64,
+    /// At the deputy: what the master knows.
+    shadow: Option<Box<Shadow>>,
+}
+
+/// What the deputy keeps.
+pub(super) struct Shadow {
+    pub machine: MachineState,
+    pub version: u64,
+    pub hosts: Vec<HostEntry>,
+    pub joining: BTreeSet<Tid>,
+    pub mailboxes: Mailboxes,
+    pub groups: GroupShadow,
+    answers: BTreeMap<(Tid, u32), Reply>,
+    /// The answers, the oldest first.
+    answer_times: VecDeque<(Time, (Tid, u32))>,
+}
+
+impl SubMachine for Deputies {
+    fn name(&self) -> &'static str {
+        "deputy"
+    }
+    fn is_idle(&self) -> bool {
+        true
+    }
+    fn on_event(&mut self, core: &mut Core, event: &Event) {
+        if let Event::HostGone(host) = event {
+            core.deputy.take_if(|deputy| deputy == host);
+            if matches!(self.deputy, Deputy::Starting(deputy) | Deputy::Ready(deputy) if deputy == *host) {
+                self.deputy = Deputy::None;
+                core.release_all();
+            }
+        }
+    }
+}
+
+impl Deputies {
+    // ----- the master
+
+    /// Returns the host that gets all changes, if there is one.
+    pub fn host(&self) -> Option<Tid> {
+        match self.deputy {
+            Deputy::None => None,
+            Deputy::Starting(host) | Deputy::Ready(host) => Some(host),
+        }
+    }
+    /// Returns whether the deputy keeps all that was sent.
+    pub fn has_all(&self) -> bool {
+        self.deputy == Deputy::None || self.kept == self.sent
+    }
+
+    /// Chooses a deputy if there is none. Returns whether it was chosen now, so that it needs everything.
+    pub fn choose(&mut self, core: &Core) -> bool {
+        if self.deputy != Deputy::None {
+            return false;
+        }
+        let is_linked = |host: &Tid| core.links.get(*host).is_some_and(|link| matches!(link.state, State::Up));
+        let may = |host: &Tid| *host != core.own_host() && is_linked(host) && !core.is_awaited(*host);
+        let stays =
+            |host: &Tid| core.hosts.record(*host).is_some_and(|record| record.joined && !record.entry.is_draining);
+        let Some(host) = core.hosts.tids().filter(may).find(stays) else { return false };
+        (self.deputy, self.kept, self.sent) = (Deputy::Starting(host), 0, 0);
+        true
+    }
+
+    /// Sends changes to the deputy, with the answers of this step. What this step does waits until they are kept.
+    pub fn send(&mut self, core: &mut Core, changes: Vec<Backup>) {
+        let Some(deputy) = self.host() else { return };
+        for change in changes.into_iter().chain(answers(core)) {
+            core.send_urgently(deputy, Frame::Backup(change));
+        }
+        if self.has_all() {
+            core.acks.expect(deputy, Ack::Backup, core.now);
+        }
+        self.sent += 1;
+        core.send_urgently(deputy, Frame::Backup(Backup::Mark { number: self.sent }));
+        if matches!(self.deputy, Deputy::Ready(_)) {
+            core.hold(self.sent);
+        }
+    }
+
+    /// Handles the news that the deputy keeps all up to a mark.
+    pub fn kept(&mut self, core: &mut Core, from: Tid, number: u64) {
+        if self.host() != Some(from) || number > self.sent {
+            return;
+        }
+        if number > self.kept {
+            core.acks.received(from, Ack::Backup);
+            self.kept = number;
+        }
+        if !self.has_all() {
+            core.acks.expect(from, Ack::Backup, core.now);
+        }
+        core.release(self.kept);
+        if self.deputy == Deputy::Starting(from) && self.has_all() {
+            self.deputy = Deputy::Ready(from);
+            core.deputy = Some(from);
+            for host in core.hosts.others() {
+                core.send_host(host, Frame::Deputy { host: from });
+            }
+        }
+    }
+
+    /// Ends the part of the master.
+    pub fn resign(&mut self, core: &mut Core) {
+        self.host().into_iter().for_each(|host| core.acks.received(host, Ack::Backup));
+        self.deputy = Deputy::None;
+        core.deputy = None;
+    }
+
+    // ----- the deputy
+
+    /// Keeps a piece of what the master knows.
+    pub fn keep(&mut self, core: &mut Core, piece: Backup) {
+        if piece == Backup::Begin {
+            self.shadow = Some(Box::new(Shadow::new(core)));
+        }
+        let Some(shadow) = &mut self.shadow else { return };
+        match piece {
+            Backup::Begin => {}
+            Backup::State(MasterState::Machine(machine)) => shadow.machine = machine,
+            Backup::State(MasterState::Entry(entry)) => shadow.mailboxes.take_entry(entry),
+            Backup::State(MasterState::Group(group)) => shadow.groups.take(group),
+            Backup::EntryGone { name, index } => shadow.mailboxes.drop_entry(&name, index),
+            Backup::GroupChanged { id, name, change } => shadow.groups.change(id, &name, &change),
+            Backup::Table { version, hosts, joining } => {
+                (shadow.version, shadow.hosts, shadow.joining) = (version, hosts, joining.into_iter().collect());
+            }
+            Backup::Answer { host, wait, reply } => shadow.keep_answer(core, (host, wait), reply),
+            Backup::Mark { number } => core.send_urgently(core.hosts.master(), Frame::BackupKept { number }),
+        }
+    }
+
+    /// Takes what this deputy keeps.
+    pub fn take_shadow(&mut self) -> Option<Box<Shadow>> {
+        self.shadow.take()
+    }
+}
+
+impl Shadow {
+    fn new(core: &Core) -> Shadow {
+        Shadow {
+            machine: MachineState::default(),
+            version: 0,
+            hosts: Vec::new(),
+            joining: BTreeSet::new(),
+            mailboxes: Mailboxes::new(core.settings.limits.mailbox_bytes),
+            groups: GroupShadow::default(),
+            answers: BTreeMap::new(),
+            answer_times: VecDeque::new(),
+        }
+    }
+
+    fn keep_answer(&mut self, core: &Core, key: (Tid, u32), reply: Reply) {
+        let keep = core.settings.host_timeout * ANSWERS_KEPT;
+        while let Some((when, old)) = self.answer_times.front().copied().filter(|(when, _)| *when + keep < core.now) {
+            self.answer_times.pop_front();
+            // A newer answer to a request with the same number stays.
+            if !self.answer_times.iter().any(|(later, key)| *key == old && *later > when) {
+                self.answers.remove(&old);
+            }
+        }
+        self.answers.insert(key, reply);
+        self.answer_times.push_back((core.now, key));
+    }
+
+    /// Takes the answers to requests of each host.
+    pub fn take_answers(&mut self) -> BTreeMap<(Tid, u32), Reply> {
+        std::mem::take(&mut self.answers)
+    }
+}
+
+/// Returns the answers to requests of other hosts that this step gives.
+fn answers(core: &Core) -> Vec<Backup> {
+    let answer = |action: &Action| match action {
+        Action::SendHost { host, frame: Frame::Reply { wait, reply } } => {
+            Some(Backup::Answer { host: *host, wait: *wait, reply: reply.clone() })
+        }
+        _ => None,
+    };
+    core.actions.iter().filter_map(answer).collect()
+}
+
+/// Returns the host table as a piece for the deputy.
+pub(super) fn table(core: &Core) -> Backup {
+    let joining =
+        core.hosts.others().into_iter().filter(|host| !core.hosts.record(*host).is_some_and(|one| one.joined));
+    Backup::Table { version: core.hosts.version, hosts: core.hosts.entries(), joining: joining.collect() }
+}

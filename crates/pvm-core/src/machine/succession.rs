@@ -1,0 +1,179 @@
+//! The master has died: its deputy becomes the master, and the other hosts follow it.
+//!
+//! What only the master knew is at the deputy ([`super::deputy`]); everything else is at the hosts. So the new master does what
+//! it does after a hand-over ([`super::handover`]), and in addition:
+//!
+//! * It tells each host that follows the whole host table and its groups, because the last changes may not have come.
+//! * It executes no request twice. If it keeps the answer of the former master, it gives that answer. A join and a leave that
+//!   have happened already succeed.
+//! * Hosts that had not joined are given up. Members that wait at barriers over several hosts get an error, because nobody knows
+//!   who has passed.
+use super::action::Action;
+use super::core::Core;
+use super::deputy::{self, Shadow};
+use super::event::Event;
+use super::parts::Parts;
+use crate::codes::Code;
+use crate::hostfile;
+use crate::master_state::MasterState;
+use crate::proto::{ByteBuf, Reply, Request};
+use crate::tid::Tid;
+use crate::wire::{Backup, Frame};
+use std::collections::BTreeSet;
+
+impl Parts {
+    // ----- the master, as long as it lives
+
+    /// At the end of a step of the master: sends what has changed to the deputy. Chooses a deputy if there is none.
+    pub fn back_up(&mut self, core: &mut Core) {
+        if !core.is_master() || core.halting {
+            return self.stop_backups(core);
+        }
+        let is_new = self.deputies.choose(core);
+        let has_deputy = self.deputies.host().is_some();
+        if has_deputy != core.changes.are_kept || is_new {
+            core.changes.are_kept = has_deputy;
+            self.mailboxes.note_changes(has_deputy);
+        }
+        let changes = if is_new { self.everything(core) } else { self.changes(core) };
+        if has_deputy && !changes.is_empty() {
+            self.deputies.send(core, changes);
+        }
+    }
+
+    fn stop_backups(&mut self, core: &mut Core) {
+        if core.changes.are_kept {
+            core.changes = Default::default();
+            self.mailboxes.note_changes(false);
+            self.deputies.resign(core);
+            core.release_all();
+        }
+    }
+
+    /// Returns what has changed in this step.
+    fn changes(&mut self, core: &mut Core) -> Vec<Backup> {
+        let mut changes = self.mailboxes.take_changes();
+        changes.append(&mut core.changes.groups);
+        if std::mem::take(&mut core.changes.table) {
+            changes.push(deputy::table(core));
+        }
+        if std::mem::take(&mut core.changes.machine) {
+            changes.push(Backup::State(MasterState::Machine(self.machine_state(core))));
+        }
+        changes
+    }
+
+    /// Returns all that only the master knows.
+    fn everything(&mut self, core: &mut Core) -> Vec<Backup> {
+        let _ = self.changes(core);
+        let state = self.master_state(core).into_iter().map(Backup::State);
+        [Backup::Begin].into_iter().chain(state).chain([deputy::table(core)]).collect()
+    }
+
+    // ----- after its death
+
+    /// Becomes the master, or follows the deputy.
+    pub fn master_died(&mut self, core: &mut Core) {
+        let (own, former) = (core.own_host(), core.hosts.master());
+        let name = core.hosts.name_of(former);
+        let shadow = self.deputies.take_shadow();
+        match (core.deputy.take(), shadow) {
+            _ if core.halting => {}
+            (Some(deputy), Some(shadow)) if deputy == own => {
+                core.log(format!("the master {name} has died"));
+                self.succeed(core, former, *shadow);
+            }
+            (Some(deputy), _) if deputy != own && core.hosts.is_here(deputy) => {
+                core.log(format!("the master {name} has died"));
+                self.groups.fail_arrivals(core, Code::HostFail);
+                self.follow(core, deputy, true);
+            }
+            _ => core.raise(Event::MasterLost("its daemon has ended".into())),
+        }
+    }
+
+    /// Becomes the master in place of `former`, which has died.
+    fn succeed(&mut self, core: &mut Core, former: Tid, mut shadow: Shadow) {
+        let own = core.own_host();
+        core.hosts.set_master(own);
+        core.log("this host is the master from now on");
+        core.push(Action::MasterChanged);
+        self.table_replaced(core, shadow.version, std::mem::take(&mut shadow.hosts));
+        let joining = std::mem::take(&mut shadow.joining);
+        for host in core.hosts.others().into_iter().filter(|host| *host != former && !joining.contains(host)) {
+            core.await_following(host);
+        }
+        let answers = shadow.take_answers();
+        self.mailboxes.succeed(std::mem::replace(&mut shadow.mailboxes, super::mailbox::Mailboxes::new(0)));
+        let groups = std::mem::take(&mut shadow.groups);
+        self.take_machine_state(core, shadow.machine);
+        self.groups.succeed(core, groups);
+        self.servers.take_office(core);
+        let clients: BTreeSet<Tid> = self.mailboxes.owners().chain(self.groups.all_members()).collect();
+        let (here, elsewhere) = clients.into_iter().partition::<Vec<Tid>, _>(|tid| tid.host() == own);
+        core.clients.extend(elsewhere.into_iter().filter(|tid| core.hosts.is_here(*tid)));
+        self.drop_clients_here(core, here);
+        core.answers = answers;
+        let unanswered = self.remote.take_of_master();
+        self.groups.fail_arrivals(core, Code::HostFail);
+        // The hosts that had not joined, and the former master, are out.
+        for host in joining {
+            self.membership.lose_host(core, host, "the master has died before it had joined");
+        }
+        self.membership.lose_host(core, former, "its daemon has ended");
+        core.hosts.others().into_iter().for_each(|host| core.want_link(host));
+        self.membership.take_office(core);
+        self.settle(core);
+        for request in unanswered {
+            self.decide_again(core, (own, request.number), request.tid, request.wait, request.request);
+        }
+        self.groups.examine_barriers(core);
+    }
+
+    /// Decides a request that the former master may have executed. `number`: the host that asked the former master, and the
+    /// number of its request there.
+    pub fn decide_again(&mut self, core: &mut Core, number: (Tid, u32), from: Tid, wait: u32, request: Request) {
+        match core.answers.remove(&number).or_else(|| self.done_already(core, from, &request)) {
+            Some(reply) => {
+                if let Reply::Group { id, .. } = reply {
+                    // The host of the task may not know the group.
+                    self.groups.with(id, |group, _| group.subscribe(core, from.host()));
+                }
+                self.groups.answer_with_group(core, from, wait, Ok(reply));
+            }
+            None => self.decide(core, from, wait, request),
+        }
+    }
+
+    /// Returns the answer to a request that the former master has executed, although its answer is not known.
+    fn done_already(&mut self, core: &Core, from: Tid, request: &Request) -> Option<Reply> {
+        match request {
+            Request::JoinGroup(name) => self.groups.membership_of(name, from),
+            Request::LeaveGroup(name) if self.groups.membership_of(name, from).is_none() => Some(Reply::Done),
+            Request::AddHosts(lines) => added_already(core, lines),
+            _ => None,
+        }
+    }
+
+    /// Handles the whole host table.
+    pub fn table_replaced(&mut self, core: &mut Core, version: u64, hosts: Vec<crate::wire::HostEntry>) {
+        self.membership.table_replaced(core, version, hosts);
+    }
+}
+
+/// Returns the answer to an add if all its hosts are in the machine.
+fn added_already(core: &Core, lines: &[ByteBuf]) -> Option<Reply> {
+    let find = |line: &ByteBuf| {
+        let line = hostfile::parse_host(&String::from_utf8_lossy(line)).ok()?;
+        Some(core.hosts.find(line.name().as_bytes())?.0 as i32)
+    };
+    let hosts: Vec<i32> = lines.iter().map(find).collect::<Option<_>>()?;
+    let count = hosts.len() as i32;
+    Some(Reply::AddedHosts { count, reasons: vec![String::new(); hosts.len()], hosts })
+}
+
+/// Tells a host that follows this master, whose predecessor has died, what it may not know.
+pub(super) fn tell_all(core: &mut Core, host: Tid) {
+    let (version, hosts) = (core.hosts.version, core.hosts.entries());
+    core.send_before_awaited(host, Frame::WholeTable { version, hosts });
+}

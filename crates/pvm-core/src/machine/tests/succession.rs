@@ -1,0 +1,246 @@
+//! The master dies, and its deputy becomes the master.
+use super::fleet::{Fleet, MASTER};
+use super::several_hosts::names;
+use super::world::{ints, text};
+use super::*;
+use crate::codes::{
+    MBOX_FIRST_AVAIL, MBOX_MULTI_INSTANCE, MBOX_PERSISTENT, MBOX_READ_AND_DELETE, MBOX_WAIT_FOR_INFO,
+    NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT,
+};
+
+const SEEDS: u64 = 60;
+
+fn put(name: &str, from: Tid, flags: i32) -> Request {
+    let message = Message { enc: 0, ..Message::new(from, Tid::NONE, 0, 0, b"body".to_vec()) };
+    Request::PutInfo { name: text(name), flags, message }
+}
+
+fn join(name: &str) -> Request {
+    Request::JoinGroup(text(name))
+}
+
+fn entries(fleet: &mut Fleet, from: Tid, name: &str) -> usize {
+    match fleet.ask(from, Request::MailboxInfo { pattern: text(name) }) {
+        Some(Reply::Mailboxes(boxes)) => boxes.iter().map(|class| class.entries.len()).sum(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn group_of(reply: Option<Reply>) -> (u64, i32) {
+    match reply {
+        Some(Reply::Group { id, instance }) => (id, instance),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Lets some events happen, then kills the master, and lets the others agree.
+fn master_dies(fleet: &mut Fleet, steps: usize) {
+    for _ in 0..fleet.prng.below(steps) {
+        fleet.step();
+    }
+    fleet.die(MASTER);
+    fleet.pass(Duration::from_secs(3));
+}
+
+#[test]
+fn when_the_master_dies_its_deputy_goes_on_with_all_that_it_knew() {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(4, seed);
+        let [one, two, three] = [1, 2, 3].map(|host| fleet.task(Fleet::host(host)));
+        fleet.ask(three, put("kept", three, 0));
+        fleet.ask(one, put("gone", one, 0));
+        fleet.ask(one, put("old", one, MBOX_PERSISTENT));
+        let (group, _) = group_of(fleet.ask(one, join("g")));
+        assert_eq!(group_of(fleet.ask(two, join("g"))), (group, 1));
+        assert_eq!(group_of(fleet.ask(three, join("g"))), (group, 2));
+        for (what, about) in [(NOTIFY_HOST_DELETE, MASTER), (NOTIFY_TASK_EXIT, one)] {
+            fleet.ask(two, Request::Notify { what, ctx: 0, tag: 5, count: 1, tids: vec![about] });
+        }
+        master_dies(&mut fleet, 1);
+        assert_eq!((fleet.living(), fleet.master()), ([2, 3, 4].map(Fleet::host).to_vec(), Some(Fleet::host(2))));
+        fleet.check_tables();
+        let mut told: Vec<i32> = fleet.messages(two, 5).iter().map(|one| ints(&one.body)[0]).collect();
+        told.sort_unstable();
+        assert_eq!(told, [MASTER.0 as i32, one.0 as i32]);
+        let Some(Reply::Mailboxes(boxes)) = fleet.ask(two, Request::MailboxInfo { pattern: text("") }) else {
+            panic!()
+        };
+        let owners: Vec<_> = boxes.iter().map(|class| (class.name.to_vec(), class.entries[0].1)).collect();
+        assert_eq!(owners, [(b"kept".to_vec(), three), (b"old".to_vec(), Tid::NONE)]);
+        assert_eq!(group_of(fleet.ask(three, Request::Group(text("g")))), (group, 2));
+        let late = fleet.task(Fleet::host(4));
+        assert_eq!(group_of(fleet.ask(late, join("g"))), (group, 0));
+        let waits = [late, two, three].map(|task| fleet.send(task, Request::Barrier { group, count: -1 }));
+        fleet.pass(Duration::from_secs(2));
+        for (task, wait) in [late, two, three].into_iter().zip(waits) {
+            assert!(matches!(fleet.answer(task, wait), Some(Reply::Done | Reply::Released(_))), "seed {seed}: {task}");
+        }
+        assert_ne!(group_of(fleet.ask(late, join("other"))).0, group);
+        let added = fleet.ask(late, Request::AddHosts(names(&["h5", "h1"])));
+        assert!(matches!(&added, Some(Reply::AddedHosts { count: 2, .. })), "{added:?}");
+        fleet.check_tables();
+        // The next master has a deputy, too.
+        fleet.die(Fleet::host(2));
+        fleet.pass(Duration::from_secs(3));
+        assert!([3, 4].map(|host| Some(Fleet::host(host))).contains(&fleet.master()), "seed {seed}");
+        fleet.check_tables();
+        assert_eq!(group_of(fleet.ask(late, Request::Group(text("g")))), (group, 0));
+    }
+}
+
+#[test]
+fn no_request_is_executed_twice_or_lost() {
+    for seed in 1..=4 * SEEDS {
+        let mut fleet = Fleet::new(4, seed);
+        let tasks: Vec<Tid> = (0..6).map(|at| fleet.task(Fleet::host(2 + at % 3))).collect();
+        for task in &tasks {
+            fleet.ask(*task, put("work", *task, MBOX_MULTI_INSTANCE | MBOX_PERSISTENT));
+        }
+        let joined = tasks[0];
+        fleet.ask(joined, join("left"));
+        let mut puts = Vec::new();
+        let mut takes = Vec::new();
+        let mut joins = Vec::new();
+        for task in &tasks {
+            puts.push((*task, fleet.send(*task, put("new", *task, MBOX_MULTI_INSTANCE))));
+            let flags = MBOX_FIRST_AVAIL | MBOX_READ_AND_DELETE;
+            if *task != joined {
+                let take = Request::RecvInfo { name: text("work"), index: 0, flags };
+                takes.push((*task, fleet.send(*task, take)));
+            }
+            joins.push((*task, fleet.send(*task, join("new"))));
+        }
+        let leave = fleet.send(joined, Request::LeaveGroup(text("left")));
+        master_dies(&mut fleet, 120);
+        assert_eq!(fleet.master(), Some(Fleet::host(2)), "seed {seed}");
+        assert!(fleet.open.is_empty(), "seed {seed}: {:?}", fleet.open);
+        let mut indices: Vec<Reply> = puts.iter().filter_map(|(task, wait)| fleet.answer(*task, *wait)).collect();
+        indices.sort_by_key(|reply| format!("{reply:?}"));
+        assert_eq!(indices, (0..6).map(Reply::Int).collect::<Vec<_>>(), "seed {seed}");
+        assert_eq!(entries(&mut fleet, joined, "new"), 6, "seed {seed}");
+        let taken = |(task, wait): &&(Tid, u32)| matches!(fleet.answer(*task, *wait), Some(Reply::Info(_)));
+        let taken = takes.iter().filter(taken).count();
+        assert_eq!(taken + entries(&mut fleet, joined, "work"), 6, "seed {seed}");
+        let mut instances: Vec<i32> = joins.iter().map(|(task, wait)| group_of(fleet.answer(*task, *wait)).1).collect();
+        instances.sort_unstable();
+        assert_eq!(instances, [0, 1, 2, 3, 4, 5], "seed {seed}");
+        assert_eq!(fleet.answer(joined, leave), Some(Reply::Done), "seed {seed}");
+        for (task, wait) in &joins {
+            let instance = group_of(fleet.answer(*task, *wait)).1;
+            assert_eq!(group_of(fleet.ask(*task, Request::Group(text("new")))).1, instance, "seed {seed}");
+        }
+        fleet.check_tables();
+    }
+}
+
+#[test]
+fn who_waits_for_an_entry_or_a_freeze_gets_it_from_the_next_master() {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(3, seed);
+        let [two, three] = [2, 3].map(|host| fleet.task(Fleet::host(host)));
+        let wanted = Request::RecvInfo { name: text("later"), index: 0, flags: MBOX_WAIT_FOR_INFO };
+        let waits = [two, three].map(|task| fleet.send(task, wanted.clone()));
+        for task in [two, three] {
+            fleet.ask(task, join("g"));
+        }
+        let freeze = fleet.send(two, Request::FreezeGroup { name: text("g"), count: 2 });
+        master_dies(&mut fleet, 40);
+        let other = fleet.send(three, Request::FreezeGroup { name: text("g"), count: 2 });
+        fleet.ask(three, put("later", three, 0));
+        assert!(fleet.open.is_empty(), "seed {seed}: {:?}", fleet.open);
+        for (task, wait) in [two, three].into_iter().zip(waits) {
+            assert!(matches!(fleet.answer(task, wait), Some(Reply::Info(_))), "{:?}", fleet.answer(task, wait));
+        }
+        assert_eq!((fleet.answer(two, freeze), fleet.answer(three, other)), (Some(Reply::Int(2)), Some(Reply::Int(2))));
+    }
+}
+
+#[test]
+fn members_that_wait_at_a_barrier_get_an_answer_and_the_next_barrier_opens() {
+    for seed in 1..=2 * SEEDS {
+        let mut fleet = Fleet::new(4, seed);
+        let tasks = [2, 3, 4].map(|host| fleet.task(Fleet::host(host)));
+        let mut group = 0;
+        for task in tasks {
+            group = group_of(fleet.ask(task, join("g"))).0;
+        }
+        let arrive = |fleet: &mut Fleet, task: Tid| fleet.send(task, Request::Barrier { group, count: -1 });
+        for _ in 0..seed % 4 {
+            tasks.iter().for_each(|task| _ = arrive(&mut fleet, *task));
+            fleet.pass(Duration::from_secs(1));
+        }
+        let first = tasks.map(|task| (task, arrive(&mut fleet, task)));
+        master_dies(&mut fleet, 40);
+        assert!(fleet.open.is_empty(), "seed {seed}: {:?}", fleet.open);
+        for (task, wait) in first {
+            let answer = fleet.answer(task, wait);
+            let is_known = matches!(answer, Some(Reply::Done | Reply::Released(_) | Reply::Error(Code::HostFail)));
+            assert!(is_known, "seed {seed}: {task} {answer:?}");
+        }
+        let next = tasks.map(|task| (task, arrive(&mut fleet, task)));
+        fleet.pass(Duration::from_secs(3));
+        for (task, wait) in next {
+            let answer = fleet.answer(task, wait);
+            assert!(matches!(answer, Some(Reply::Done | Reply::Released(_))), "seed {seed}: {task} {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn adds_and_deletions_under_way_are_answered() {
+    for seed in 1..=4 * SEEDS {
+        let mut fleet = Fleet::new(4, seed);
+        let [three, four] = [3, 4].map(|host| fleet.task(Fleet::host(host)));
+        let request = match seed % 3 {
+            0 => Request::AddHosts(names(&["h5", "h6"])),
+            1 => Request::DeleteHosts(names(&["h4"])),
+            _ => Request::DrainHosts { names: names(&["h4"]), drain: true },
+        };
+        let wait = fleet.send(three, request);
+        master_dies(&mut fleet, 60);
+        fleet.pass(Duration::from_secs(60));
+        assert!(fleet.answer(three, wait).is_some(), "seed {seed}");
+        assert_eq!(fleet.master(), Some(Fleet::host(2)), "seed {seed}");
+        fleet.check_tables();
+        assert!(fleet.living().contains(&four.host()) || seed % 3 == 1, "seed {seed}");
+        let added = fleet.ask(three, Request::AddHosts(names(&["h9"])));
+        assert!(matches!(&added, Some(Reply::AddedHosts { count: 1, .. })), "seed {seed}: {added:?}");
+        fleet.check_tables();
+    }
+}
+
+#[test]
+fn without_a_proof_of_its_death_the_machine_ends_with_its_master() {
+    let mut fleet = Fleet::new(3, 1);
+    fleet.kill(MASTER);
+    fleet.pass(Duration::from_secs(20));
+    assert_eq!(fleet.living(), []);
+}
+
+#[test]
+fn nothing_is_told_before_the_deputy_keeps_it() {
+    let mut fleet = Fleet::new(3, 2);
+    let (one, three) = (fleet.task(MASTER), fleet.task(Fleet::host(3)));
+    fleet.nodes.get_mut(&Fleet::host(2)).expect("the deputy").frozen = true;
+    let waits = [one, three].map(|task| fleet.send(task, put("box", task, MBOX_MULTI_INSTANCE)));
+    let read = fleet.send(three, Request::MailboxInfo { pattern: text("") });
+    fleet.settle();
+    assert_eq!(
+        (fleet.answer(one, waits[0]), fleet.answer(three, waits[1]), fleet.answer(three, read)),
+        (None, None, None)
+    );
+    fleet.nodes.get_mut(&Fleet::host(2)).expect("the deputy").frozen = false;
+    fleet.settle();
+    assert!(fleet.open.is_empty(), "{:?}", fleet.open);
+    // The same if the deputy is lost: then another host is chosen.
+    fleet.nodes.get_mut(&Fleet::host(2)).expect("the deputy").frozen = true;
+    let wait = fleet.send(one, put("box", one, MBOX_MULTI_INSTANCE));
+    fleet.settle();
+    assert_eq!(fleet.answer(one, wait), None);
+    fleet.kill(Fleet::host(2));
+    fleet.settle();
+    assert_eq!(fleet.answer(one, wait), Some(Reply::Int(2)));
+    fleet.die(MASTER);
+    fleet.pass(Duration::from_secs(3));
+    assert_eq!((fleet.master(), entries(&mut fleet, three, "box")), (Some(Fleet::host(3)), 1));
+}

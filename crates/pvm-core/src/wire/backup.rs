@@ -1,0 +1,26 @@
+//! What the master tells its deputy, before it tells anybody else.
+use super::{GroupChange, HostEntry};
+use crate::master_state::MasterState;
+use crate::proto::{ByteBuf, Reply};
+use crate::tid::Tid;
+use serde::{Deserialize, Serialize};
+
+/// A piece of what only the master knows, for its deputy. Pieces are handled in order.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[allow(missing_docs)] // the comment of a variant names its fields
+pub enum Backup {
+    /// Forget everything: all follows.
+    Begin,
+    /// A part of what only the master knows; it takes the place of the same part.
+    State(MasterState),
+    /// An entry of a mailbox is gone.
+    EntryGone { name: ByteBuf, index: i32 },
+    /// The members of a group have changed.
+    GroupChanged { id: u64, name: ByteBuf, change: GroupChange },
+    /// All hosts, and those that have not joined yet.
+    Table { version: u64, hosts: Vec<HostEntry>, joining: Vec<Tid> },
+    /// The answer to a request of another host.
+    Answer { host: Tid, wait: u32, reply: Reply },
+    /// The pieces until here belong together. The answer is `BackupKept` with this number.
+    Mark { number: u64 },
+}
