@@ -168,7 +168,7 @@ fn read_nothing(life: &mut Life) -> String {
     while !life.is_cut_off() && Instant::now() < end {
         for wait in 0..500 {
             let from = Tid(life.own.0 | 1);
-            life.send(master, &Frame::Request { wait, from, request: Request::Tasks(Tid::NONE) });
+            life.send(master, &Frame::Request { wait, from, request: Request::Tasks(Tid::NONE), again: false });
         }
         life.step(Duration::from_millis(1));
     }

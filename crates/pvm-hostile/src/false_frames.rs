@@ -173,6 +173,7 @@ fn of_groups(life: &mut Life) -> Frame {
             wait: instance,
             from: tid,
             request: Request::LeaveGroup(ByteBuf::from(b"hostile".to_vec())),
+            again: life.prng.bool(),
         },
     }
 }
@@ -199,7 +200,12 @@ fn of_tasks(life: &mut Life) -> Frame {
             signal: life.prng.i32(..),
         },
         7 => Frame::Siblings { wait: life.prng.u32(..64), tids: vec![tid; life.prng.usize(..50)] },
-        _ => Frame::Request { wait: life.prng.u32(..), from: life.victim(), request: Request::Halt },
+        _ => Frame::Request {
+            wait: life.prng.u32(..),
+            from: life.victim(),
+            request: Request::Halt,
+            again: life.prng.bool(),
+        },
     }
 }
 

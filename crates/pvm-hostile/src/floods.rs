@@ -80,7 +80,7 @@ fn spawns(life: &mut Life) {
 /// Sends a request on behalf of a task of this host.
 fn ask(life: &mut Life, host: Tid, request: Request) {
     let (wait, from) = (life.prng.u32(..), life.own_task());
-    life.send(host, &Frame::Request { wait, from, request });
+    life.send(host, &Frame::Request { wait, from, request, again: false });
 }
 
 fn name(life: &mut Life) -> ByteBuf {

@@ -204,7 +204,10 @@ impl Life {
     /// Requests the list of the tasks of all hosts.
     fn ask_for_victims(&mut self) {
         let from = Tid(self.own.0 | 1);
-        self.send(self.master, &Frame::Request { wait: SEARCH, from, request: Request::Tasks(Tid::NONE) });
+        self.send(
+            self.master,
+            &Frame::Request { wait: SEARCH, from, request: Request::Tasks(Tid::NONE), again: false },
+        );
     }
 
     /// Requests the list of the tasks of all hosts, and links to these hosts.
@@ -251,7 +254,10 @@ impl Life {
                 asked = true;
                 self.ask_for_victims();
                 let from = Tid(self.own.0 | 1);
-                self.send(self.master, &Frame::Request { wait: LAST, from, request: Request::HostSync(self.master) });
+                self.send(
+                    self.master,
+                    &Frame::Request { wait: LAST, from, request: Request::HostSync(self.master), again: false },
+                );
             }
             self.step(Duration::from_millis(20));
         }

@@ -207,14 +207,13 @@ impl Settings {
         })
     }
 
-    /// Opens the port at which other daemons connect, and notes its addresses. The master connects to all other hosts
-    /// and needs no port.
+    /// Opens the port at which other daemons connect, and notes its addresses. The first daemon of a machine opens it when it
+    /// adds hosts.
     pub fn listen(&mut self) -> crate::Result<Connector> {
-        let wanted = variable("PVMNETSOCKPORT").and_then(|text| lossy(text).trim().parse().ok()).unwrap_or(0);
         let identity = Identity::new(KeyPair::from_secret(self.keys.secret()));
         let mut connector = Connector::new(identity, self.machine.host_timeout)?;
         if self.machine.rank != Rank::Master {
-            connector.listen(wanted).map_err(|error| format!("cannot listen for other hosts: {error}"))?;
+            connector.listen(wanted_port()).map_err(|error| format!("cannot listen for other hosts: {error}"))?;
         }
         self.machine.addresses = addresses::with_port(&addresses::own(), connector.port());
         Ok(connector)
@@ -235,6 +234,11 @@ impl Settings {
         complaints.retain(|complaint| !self.complaints.contains(complaint));
         self.complaints.extend(complaints);
     }
+}
+
+/// Returns the port at which other daemons connect, or zero for any (`PVMNETSOCKPORT`).
+pub fn wanted_port() -> u16 {
+    variable("PVMNETSOCKPORT").and_then(|text| lossy(text).trim().parse().ok()).unwrap_or(0)
 }
 
 fn variable(name: &str) -> Option<OsString> {

@@ -225,7 +225,5 @@ fn answers(core: &Core) -> Vec<Backup> {
 
 /// Returns the host table as a piece for the deputy.
 pub(super) fn table(core: &Core) -> Backup {
-    let joining =
-        core.hosts.others().into_iter().filter(|host| !core.hosts.record(*host).is_some_and(|one| one.joined));
-    Backup::Table { version: core.hosts.version, hosts: core.hosts.entries(), joining: joining.collect() }
+    Backup::Table { version: core.hosts.version, hosts: core.hosts.entries(), joining: core.hosts.not_joined() }
 }

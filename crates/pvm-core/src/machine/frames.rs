@@ -149,7 +149,10 @@ impl Parts {
             Frame::Backup(piece) if from_master => self.deputies.keep(core, piece),
             Frame::BackupKept { number } if core.is_master() => self.deputies.kept(core, from, number),
             Frame::Deputy { host } if from_master => core.deputy = Some(host),
-            Frame::WholeTable { version, hosts } if from_master => self.table_replaced(core, version, hosts),
+            Frame::WholeTable { version, hosts, joining } if from_master => {
+                let joining = joining.into_iter().collect();
+                self.membership.table_replaced(core, version, hosts, &joining);
+            }
             // Frames that this sender may not send, or may not send to this host, are ignored. A new kind of frame
             // needs an arm above.
             Frame::Request { .. }

@@ -77,6 +77,10 @@ impl HostTable {
     pub fn master(&self) -> Tid {
         self.master
     }
+    pub fn set_own_addresses(&mut self, addresses: Vec<SocketAddr>) {
+        let own = self.own;
+        self.record_mut(own).into_iter().for_each(|record| record.entry.addresses.clone_from(&addresses));
+    }
     pub fn set_master(&mut self, master: Tid) {
         self.master = master;
     }
@@ -102,6 +106,11 @@ impl HostTable {
     /// Returns whether the host is usable; this host always is.
     fn can_have_tasks(&self, record: &HostRecord) -> bool {
         record.joined || record.entry.tid == self.own
+    }
+    /// Returns the other hosts of the table that have not joined yet.
+    pub fn not_joined(&self) -> Vec<Tid> {
+        let not_joined = |record: &&HostRecord| !self.can_have_tasks(record);
+        self.table.values().map(Box::as_ref).filter(not_joined).map(|record| record.entry.tid).collect()
     }
     /// Returns all other hosts, including those that are still joining.
     pub fn others(&self) -> Vec<Tid> {

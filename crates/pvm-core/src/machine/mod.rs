@@ -91,6 +91,7 @@ use crate::wire::{
     DataCall, DirectCall, Frame, ResolvedHost, StartFailure, StartNews, StartOrder, Started, Taken, Waiting,
 };
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 /// The state of the virtual machine as one daemon knows it.
 pub struct Machine {
@@ -221,6 +222,11 @@ impl Machine {
     }
 
     // ----- commands of the daemon
+
+    /// Sets the addresses at which other daemons can call this one. Hosts that are in the machine do not learn of it.
+    pub fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {
+        self.core.hosts.set_own_addresses(addresses);
+    }
 
     /// Sets the debug mask (`pvmd -d`).
     pub fn set_debug_mask(&mut self, mask: i32) {

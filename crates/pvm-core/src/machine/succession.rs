@@ -98,8 +98,8 @@ impl Parts {
         core.hosts.set_master(own);
         core.log("this host is the master from now on");
         core.push(Action::MasterChanged);
-        self.table_replaced(core, shadow.version, std::mem::take(&mut shadow.hosts));
         let joining = std::mem::take(&mut shadow.joining);
+        self.membership.table_replaced(core, shadow.version, std::mem::take(&mut shadow.hosts), &joining);
         for host in core.hosts.others().into_iter().filter(|host| *host != former && !joining.contains(host)) {
             core.await_following(host);
         }
@@ -154,11 +154,6 @@ impl Parts {
             _ => None,
         }
     }
-
-    /// Handles the whole host table.
-    pub fn table_replaced(&mut self, core: &mut Core, version: u64, hosts: Vec<crate::wire::HostEntry>) {
-        self.membership.table_replaced(core, version, hosts);
-    }
 }
 
 /// Returns the answer to an add if all its hosts are in the machine.
@@ -174,6 +169,6 @@ fn added_already(core: &Core, lines: &[ByteBuf]) -> Option<Reply> {
 
 /// Tells a host that follows this master, whose predecessor has died, what it may not know.
 pub(super) fn tell_all(core: &mut Core, host: Tid) {
-    let (version, hosts) = (core.hosts.version, core.hosts.entries());
-    core.send_before_awaited(host, Frame::WholeTable { version, hosts });
+    let (version, hosts, joining) = (core.hosts.version, core.hosts.entries(), core.hosts.not_joined());
+    core.send_before_awaited(host, Frame::WholeTable { version, hosts, joining });
 }

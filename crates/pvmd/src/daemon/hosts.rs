@@ -1,6 +1,7 @@
 //! Other hosts: looking up their names, starting their daemons, joining a machine.
 use super::Daemon;
-use crate::settings::Settings;
+use crate::addresses;
+use crate::settings::{self, Settings};
 use crate::source::Source;
 use crate::start::job_watch::JobWatch;
 use crate::start::{self, Master, StartEvent};
@@ -67,9 +68,21 @@ impl Daemon {
 
     /// Begins to look host names up.
     pub(super) fn look_up_hosts(&mut self, request: u32, names: &[ByteBuf]) {
+        self.listen_for_hosts();
         let names: Vec<String> = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         if let Some(answers) = self.name_lookups.begin(request, &names) {
             self.machine.handle_hosts_checked(request, answers);
+        }
+    }
+
+    /// Opens a port, if this is the first daemon: other hosts call it to learn whether it still lives.
+    fn listen_for_hosts(&mut self) {
+        if self.host_links.port() != 0 {
+            return;
+        }
+        match self.host_links.listen(settings::wanted_port()) {
+            Ok(()) => self.machine.set_addresses(addresses::with_port(&addresses::own(), self.host_links.port())),
+            Err(error) => self.log.line(&format!("cannot listen for other hosts: {error}")),
         }
     }
 

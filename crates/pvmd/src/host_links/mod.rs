@@ -137,6 +137,11 @@ impl HostLinks {
         self.hosts.iter().filter(|(_, host)| host.control.is_some()).map(|(tid, _)| *tid).collect()
     }
 
+    /// Opens a port at which other daemons can connect.
+    pub fn listen(&mut self, wanted: u16) -> Result<(), rustix::io::Errno> {
+        self.connector.listen(wanted)
+    }
+
     /// Sets the options that hold for the whole machine.
     pub fn set_shared(&mut self, trusted: bool, timeout: Duration) {
         self.security = if trusted { Security::Trusted } else { Security::Encrypted };

@@ -81,7 +81,11 @@ impl Membership {
             Some(State::Quiet(call)) => Some(*call),
             _ => return,
         };
-        let call = call.unwrap_or_else(|| next_call(core, host));
+        let call = match (how, call.unwrap_or_else(|| next_call(core, host))) {
+            // Only a daemon that ends closes its connection so: what remains is to prove it.
+            (LinkBreak::Ended, Call::At(_)) => Call::At(core.now),
+            (_, call) => call,
+        };
         if call == Call::Awaited && how == LinkBreak::Ended {
             return self.link_ended(core, host, "it has closed the connection");
         }

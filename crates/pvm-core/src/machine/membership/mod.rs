@@ -332,8 +332,8 @@ impl Membership {
         removed.into_iter().filter(|host| *host != own).for_each(|host| self.forget_host(core, host));
     }
 
-    /// Replaces the host table. All its hosts have joined.
-    pub fn table_replaced(&mut self, core: &mut Core, version: u64, hosts: Vec<HostEntry>) {
+    /// Replaces the host table. Hosts in `joining` have not joined yet.
+    pub fn table_replaced(&mut self, core: &mut Core, version: u64, hosts: Vec<HostEntry>, joining: &BTreeSet<Tid>) {
         let (own, master) = (core.own_host(), core.hosts.master());
         let listed: BTreeSet<Tid> = hosts.iter().map(|entry| entry.tid).collect();
         let gone: Vec<Tid> = core.hosts.others().into_iter().filter(|host| !listed.contains(host)).collect();
@@ -341,7 +341,7 @@ impl Membership {
         let mut joined = Vec::new();
         for entry in hosts {
             let known = core.hosts.record(entry.tid).map(|record| record.joined || entry.tid == own);
-            joined.extend((known != Some(true)).then_some(entry.tid));
+            joined.extend((known != Some(true) && !joining.contains(&entry.tid)).then_some(entry.tid));
             match known {
                 Some(_) => _ = core.hosts.set_draining(entry.tid, entry.is_draining),
                 None => {
