@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 
 /// The number of the original's defects.
-const DEFECTS: u32 = 61;
+const DEFECTS: u32 = 62;
 
 /// The contents of the file.
 #[derive(Deserialize)]

@@ -18,7 +18,7 @@ pages (`man/calls`), the conformance cases (`tests/conform`) and `docs/compatibi
 
 The tables show what PVM 3.4.6 has, whether it works in hpvm, where hpvm differs on purpose, and
 which conformance cases show this. Each case runs on Debian's PVM 3.4.6-5 and on hpvm, and both must
-print the same, except for the differences that are listed below. D1 to D61 are the numbers of the
+print the same, except for the differences that are listed below. D1 to D62 are the numbers of the
 original's defects, see [Defects](#defects). If many cases use a function, the tables name those
 that use the fewest other functions.
 

@@ -7,7 +7,7 @@
 /// Size of all entries of all mailboxes: names, bodies, and 256 bytes for each entry.
 ///
 /// * Filled by: all tasks of the machine
-/// * Setting: `HPVM_MAILBOX_MAX`, of the first daemon
+/// * Setting: `HPVM_MAILBOX_MAX`, of the master's daemon
 /// * Reached: `pvm_putinfo` says `PvmNoMem`
 /// * Test: `the_size_of_all_mailboxes_is_limited`
 pub const MAILBOX_BYTES_MAX: usize = 1 << 30;
@@ -32,7 +32,7 @@ pub const HOST_WATCHES_MAX: usize = 1 << 20;
 /// Groups at a time.
 ///
 /// * Filled by: all tasks of the machine
-/// * Setting: `HPVM_GROUPS_MAX`, of the first daemon
+/// * Setting: `HPVM_GROUPS_MAX`, of the master's daemon
 /// * Reached: `pvm_joingroup` says `PvmOutOfRes`
 /// * Test: `the_number_of_groups_is_limited`
 pub const GROUPS_MAX: usize = 1 << 16;
@@ -40,7 +40,7 @@ pub const GROUPS_MAX: usize = 1 << 16;
 /// Members of all groups together.
 ///
 /// * Filled by: all tasks of the machine
-/// * Setting: `HPVM_MEMBERS_MAX`, of the first daemon
+/// * Setting: `HPVM_MEMBERS_MAX`, of the master's daemon
 /// * Reached: `pvm_joingroup` says `PvmOutOfRes`
 /// * Test: `the_members_of_all_groups_together_are_limited`
 pub const MEMBERS_MAX: usize = 1 << 22;

@@ -40,7 +40,7 @@ use tree_spawn::TreeSpawn;
 ///
 /// * Filled by: tasks that add hosts
 /// * Default: 64, but at most 16 for each processor
-/// * Setting: `HPVM_STARTS_MAX`, of the first daemon
+/// * Setting: `HPVM_STARTS_MAX`, of the master's daemon
 /// * Reached: the next host is started by another host that has a link already, or waits until a start has ended
 /// * Test: `many_hosts_start_at_the_same_time_but_not_more_than_the_limit`
 const STARTS_MAX: usize = 64;
