@@ -4,6 +4,7 @@ use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::mailbox::Mailboxes;
 use super::membership::Membership;
+use super::request_kinds::DECLARE_FAILED;
 use super::spawn::Spawns;
 use crate::codes::Code;
 use crate::proto::{Reply, ToTask};
@@ -21,17 +22,6 @@ const KILLED_WAIT: Duration = Duration::from_secs(2);
 const LEAVING_WAIT: Duration = Duration::from_secs(1);
 /// The maximum number of arguments of `pvm_tickle`.
 const TICKLE_ARGUMENTS_MAX: usize = 10;
-/// The first argument of a `pvm_tickle` that declares a host to have failed.
-const DECLARE_FAILED: i32 = 8;
-
-/// Returns the host that a `pvm_tickle` declares to have failed. Only the master executes such a request, just as only
-/// the master deletes hosts.
-pub(super) fn declared_failed(arguments: &[i32]) -> Option<Tid> {
-    match arguments {
-        [DECLARE_FAILED, host, ..] => Some(Tid(*host as u32)),
-        _ => None,
-    }
-}
 
 /// The progress of a halt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,6 +22,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// For how many silence limits the deputy keeps answers. A host that has not got an answer by then is lost.
 const ANSWERS_KEPT: u32 = 3;
 
+/// How many bytes may be on the way to the deputy, and after how many it says that it keeps them. More could be more than may
+/// wait for a host.
+const WINDOW_BYTES: usize = 16 << 20;
+const MARK_BYTES: usize = 4 << 20;
+
 /// The deputy of this master.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Deputy {
@@ -41,6 +46,12 @@ pub(super) struct Deputies {
     /// The number of the last mark that was sent, and of the last that is kept.
     sent: u64,
     kept: u64,
+    /// Pieces that wait until less is on the way.
+    queue: VecDeque<Backup>,
+    /// The bytes on the way, and those before each mark that is not kept.
+    on_way: usize,
+    marks: VecDeque<(u64, usize)>,
+    since_mark: usize,
     /// At the deputy: what the master knows.
     shadow: Option<Box<Shadow>>,
 }
@@ -101,23 +112,47 @@ impl Deputies {
         let stays =
             |host: &Tid| core.hosts.record(*host).is_some_and(|record| record.joined && !record.entry.is_draining);
         let Some(host) = core.hosts.tids().filter(may).find(stays) else { return false };
-        (self.deputy, self.kept, self.sent) = (Deputy::Starting(host), 0, 0);
+        *self = Deputies { deputy: Deputy::Starting(host), shadow: self.shadow.take(), ..Deputies::default() };
         true
     }
 
     /// Sends changes to the deputy, with the answers of this step. What this step does waits until they are kept.
     pub fn send(&mut self, core: &mut Core, changes: Vec<Backup>) {
         let Some(deputy) = self.host() else { return };
-        for change in changes.into_iter().chain(answers(core)) {
-            core.send_urgently(deputy, Frame::Backup(change));
-        }
         if self.has_all() {
             core.acks.expect(deputy, Ack::Backup, core.now);
         }
-        self.sent += 1;
-        core.send_urgently(deputy, Frame::Backup(Backup::Mark { number: self.sent }));
+        let mut bytes = 0;
+        for change in changes.into_iter().chain(answers(core)) {
+            bytes += weight(&change);
+            self.queue.push_back(change);
+            if bytes >= MARK_BYTES {
+                bytes = 0;
+                self.mark();
+            }
+        }
+        self.mark();
+        self.send_queued(core, deputy);
         if matches!(self.deputy, Deputy::Ready(_)) {
             core.hold(self.sent);
+        }
+    }
+
+    fn mark(&mut self) {
+        self.sent += 1;
+        self.queue.push_back(Backup::Mark { number: self.sent });
+    }
+
+    /// Sends pieces until enough is on the way.
+    fn send_queued(&mut self, core: &mut Core, deputy: Tid) {
+        while self.on_way < WINDOW_BYTES {
+            let Some(piece) = self.queue.pop_front() else { return };
+            let bytes = weight(&piece);
+            (self.on_way, self.since_mark) = (self.on_way + bytes, self.since_mark + bytes);
+            if let Backup::Mark { number } = piece {
+                self.marks.push_back((number, std::mem::take(&mut self.since_mark)));
+            }
+            core.send_urgently(deputy, Frame::Backup(piece));
         }
     }
 
@@ -133,6 +168,10 @@ impl Deputies {
         if !self.has_all() {
             core.acks.expect(from, Ack::Backup, core.now);
         }
+        while let Some((_, bytes)) = self.marks.pop_front_if(|(mark, _)| *mark <= number) {
+            self.on_way -= bytes;
+        }
+        self.send_queued(core, from);
         core.release(self.kept);
         if self.deputy == Deputy::Starting(from) && self.has_all() {
             self.deputy = Deputy::Ready(from);
@@ -209,6 +248,19 @@ impl Shadow {
     /// Takes the answers to requests of each host.
     pub fn take_answers(&mut self) -> BTreeMap<(Tid, u32), Reply> {
         std::mem::take(&mut self.answers)
+    }
+}
+
+/// Returns about how many bytes a piece takes.
+fn weight(piece: &Backup) -> usize {
+    const REST: usize = 256;
+    REST + match piece {
+        Backup::State(MasterState::Entry(entry)) => entry.name.len() + entry.message.body.len(),
+        Backup::State(MasterState::Group(group)) => group.members.len() * REST / 4,
+        Backup::Table { hosts, .. } => hosts.len() * REST,
+        Backup::Answer { reply: Reply::Info(message), .. } => message.body.len(),
+        Backup::Answer { reply: Reply::Tasks(tasks), .. } => tasks.len() * REST,
+        _ => 0,
     }
 }
 

@@ -7,7 +7,7 @@
 //! several sub-machines, it is an event, and is delivered to all of them. The modules, lowest first; each imports only
 //! from modules that are listed before it (`cargo xtask lint` reads this list):
 //!
-//! * `group_page`, `action`, `limits`, `index`, `attempts`: types
+//! * `request_kinds`, `group_page`, `action`, `limits`, `index`, `attempts`: types
 //! * `fences`: the order of frames on control links
 //! * `task_table`, `settings`, `host_table`, `roles`, `link_quality`, `links`, `pending_acks`, `open_requests`: tables
 //! * `event`, `core`, `outbox`: events, all tables together, and the functions that send
@@ -53,6 +53,7 @@ mod output;
 mod parts;
 mod pending_acks;
 mod remote;
+mod request_kinds;
 mod requests;
 mod roles;
 mod servers;

@@ -2,11 +2,11 @@
 //!
 //! The deciding daemon handles a request as if the task lived on its host. The answer returns to the daemon on the
 //! task's host, which knows the waiting task. Requests that are pending at a lost host fail at once.
-use super::control::declared_failed;
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::index::PairIndex;
 use super::pending_acks::Ack;
+use super::request_kinds::{declared_failed, is_of_master};
 use super::tasks;
 use crate::codes::Code;
 use crate::proto::{Reply, Request, Role, TaskInfo};
@@ -321,34 +321,6 @@ fn deciding_host(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
         _ => return None,
     };
     (host != core.own_host() && core.hosts.is_known(host)).then_some((host, lost))
-}
-
-/// Returns whether the master alone decides the request of a task, wherever the task lives.
-pub(super) fn is_of_master(request: &Request) -> bool {
-    match request {
-        Request::Tasks(place) => *place == Tid::NONE,
-        Request::AddHosts(_)
-        | Request::AwaitHosts
-        | Request::DeleteHosts(_)
-        | Request::DrainHosts { .. }
-        | Request::PutInfo { .. }
-        | Request::RecvInfo { .. }
-        | Request::DeleteInfo { .. }
-        | Request::MailboxInfo { .. }
-        | Request::ResetInfo { .. }
-        | Request::SetTracer(_)
-        | Request::JoinGroup(_)
-        | Request::LeaveGroup(_)
-        | Request::Group(_)
-        | Request::FreezeGroup { .. }
-        | Request::SetGroupHost(_)
-        | Request::GroupPlaces
-        | Request::LostHosts
-        | Request::Halt => true,
-        Request::Register { role, .. } => *role != Role::Tasker,
-        Request::Tickle(arguments) => declared_failed(arguments).is_some(),
-        _ => false,
-    }
 }
 
 /// Returns whether the master decides such requests for the whole machine.

@@ -59,6 +59,7 @@ const MANUAL_WAIT: Duration = Duration::from_secs(600);
 /// Time for which a stray daemon, one that the master does not know, may exist: a little longer than it waits for the
 /// master.
 const STRAY_WAIT: Duration = WELCOME_WAIT.saturating_add(Duration::from_secs(10));
+
 /// Returns how many hosts a master with this number of processors itself starts at the same time.
 pub fn starts_max(processors: usize) -> usize {
     STARTS_MAX.min(processors * STARTS_PER_PROCESSOR)
@@ -483,7 +484,7 @@ impl Starter {
         self.tree_spawn.add_parent(host);
     }
 
-    /// Gives the commands of this master other numbers than those of former masters: a parent may still run some of theirs.
+    /// Numbers the commands apart from those of former masters, which a parent may still run.
     pub fn number_from(&mut self, own: Tid) {
         self.last = self.last.max(u64::from(own.0) << 20);
     }

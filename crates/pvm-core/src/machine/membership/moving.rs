@@ -6,7 +6,7 @@
 use super::Joining;
 use crate::machine::core::Core;
 use crate::machine::links::State;
-use crate::machine::remote;
+use crate::machine::request_kinds::is_of_master;
 use crate::master_state::MasterState;
 use crate::proto::{ByteBuf, Request};
 use crate::tid::Tid;
@@ -33,7 +33,7 @@ impl Moving {
 
     /// Takes a request of the master's if the next master is to decide it; otherwise returns it.
     pub fn hold(&mut self, core: &Core, joining: &Joining, from: Tid, wait: u32, request: Request) -> Option<Request> {
-        let is_kept = remote::is_of_master(&request) && request != Request::Halt;
+        let is_kept = is_of_master(&request) && request != Request::Halt;
         if !core.is_master() || core.halting || !is_kept {
             return Some(request);
         }

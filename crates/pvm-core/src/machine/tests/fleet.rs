@@ -277,6 +277,12 @@ impl Fleet {
         }
     }
 
+    /// Returns how many bytes are on the way on a control link.
+    pub fn bytes_on_way(&self, from: Tid, to: Tid) -> usize {
+        let bytes = |item: &Item| if let Item::Frame(bytes) = item { bytes.len() } else { 0 };
+        self.control.get(&(from, to)).map_or(0, |queue| queue.iter().map(bytes).sum())
+    }
+
     /// Lets all connections from one host to another fail.
     pub fn refuse(&mut self, from: Tid, to: Tid) {
         self.refused.insert((from, to));

@@ -244,3 +244,28 @@ fn nothing_is_told_before_the_deputy_keeps_it() {
     fleet.pass(Duration::from_secs(3));
     assert_eq!((fleet.master(), entries(&mut fleet, three, "box")), (Some(Fleet::host(3)), 1));
 }
+
+#[test]
+fn a_deputy_gets_more_than_may_wait_for_a_host_piece_by_piece() {
+    let mut fleet = Fleet::new(2, 4);
+    let (one, two) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));
+    for index in 0..40 {
+        let body = vec![index; 1 << 20];
+        let message = Message { enc: 0, ..Message::new(one, Tid::NONE, 0, 0, body) };
+        let flags = MBOX_MULTI_INSTANCE | MBOX_PERSISTENT;
+        fleet.ask(one, Request::PutInfo { name: text("long"), flags, message });
+    }
+    // Another host becomes the deputy, and gets everything.
+    fleet.ask(one, Request::AddHosts(names(&["h3"])));
+    fleet.kill(Fleet::host(2));
+    let mut most = 0;
+    while fleet.step() {
+        most = most.max(fleet.bytes_on_way(MASTER, Fleet::host(3)));
+    }
+    assert!((4 << 20..24 << 20).contains(&most), "{most}");
+    let three = fleet.task(Fleet::host(3));
+    fleet.die(MASTER);
+    fleet.pass(Duration::from_secs(3));
+    assert_eq!((fleet.master(), entries(&mut fleet, three, "long")), (Some(Fleet::host(3)), 40));
+    assert!(!fleet.living().contains(&two.host()));
+}
