@@ -74,9 +74,7 @@ impl Parts {
         self.servers.retire_hoster(core);
         self.settle(core);
         self.groups.confirm_releases(core);
-        for part in self.master_state(core) {
-            core.send_host(next, Frame::MasterState(part));
-        }
+        core.send_host(next, Frame::MasterState(self.master_state(core)));
         for host in core.hosts.others() {
             core.send_host(host, Frame::NewMaster { master: next });
         }
