@@ -17,6 +17,9 @@
 /* How many rounds pass before and after each event. */
 #define ROUNDS 20
 #define FRESH_TASKS 6
+/* Together longer than what may wait for a host. */
+#define LONG_ENTRIES 9
+#define LONG_BYTES (8 << 20)
 
 enum { JOINED = 1, GO, ROUND, PROGRESS, ORDER, FLOOD, REPORT, LAMED, FOUND, FRESH, INSTANCE, ENDED, LOST, ADDED };
 /* What the chief orders, by worker 0: to go on with fewer workers, or to end. */
@@ -237,6 +240,43 @@ static int next_instance(char *host)
     return received_number(spawn_on(host, "join"), INSTANCE);
 }
 
+/* Puts long entries. Returns how many there are. */
+static int put_long(void)
+{
+    char *bytes = malloc(LONG_BYTES), name[30];
+    int i, count = 0;
+    for (i = 0; i < LONG_ENTRIES; i++) {
+        sprintf(name, "long %d", i);
+        memset(bytes, i + 1, LONG_BYTES);
+        pvm_initsend(PvmDataRaw);
+        pvm_pkbyte(bytes, LONG_BYTES, 1);
+        count += pvm_putinfo(name, pvm_getsbuf(), PvmMboxPersistent) == 0;
+    }
+    free(bytes);
+    return count;
+}
+
+/* Returns how many long entries are there unchanged. */
+static int get_long(void)
+{
+    char *bytes = malloc(LONG_BYTES), name[30];
+    int i, k, message, count = 0;
+    for (i = 0; i < LONG_ENTRIES; i++) {
+        sprintf(name, "long %d", i);
+        message = pvm_recvinfo(name, 0, PvmMboxDefault);
+        if (message <= 0)
+            continue;
+        pvm_setrbuf(message);
+        pvm_upkbyte(bytes, LONG_BYTES, 1);
+        for (k = 0; k < LONG_BYTES && bytes[k] == i + 1; k++)
+            ;
+        count += k == LONG_BYTES;
+        pvm_freebuf(message);
+    }
+    free(bytes);
+    return count;
+}
+
 /* Adds a host. Returns its number in the machine. */
 static int add(char *name)
 {
@@ -298,6 +338,7 @@ static void command(void)
     pvm_pkint(tids, WORKERS_MAX, 1);
     pvm_mcast(tids, WORKERS_MAX, GO);
     SHOW(rounds_of(WORKERS_MAX) == ROUNDS);
+    SHOW(put_long());
     order(FEWER);
     SHOW(rounds_of(6) == ROUNDS);
 
@@ -313,6 +354,7 @@ static void command(void)
     SHOW(received_number(lame[2], LAMED));
     SHOW(get(KEPT, PvmMboxDefault));
     SHOW(is_empty("own"));
+    SHOW(get_long());
     SHOW(start_fresh_tasks());
     SHOW(next_instance("delta"));
     SHOW(add("alfa"));
@@ -328,6 +370,7 @@ static void command(void)
     SHOW(ends_of(tids[4], tids[5]));
     SHOW(get(KEPT, PvmMboxDefault));
     SHOW(get(LATER, PvmMboxDefault));
+    SHOW(get_long());
     SHOW(start_fresh_tasks());
     SHOW(add("bravo"));
     SHOW(received_number(-1, ADDED));
