@@ -248,7 +248,8 @@ impl<'a> Run<'a> {
         let dead = line.split(' ').find_map(|word| word.strip_prefix("dead=")).unwrap_or_default();
         let lost = line.split(' ').find_map(|word| word.strip_prefix("lost=")).unwrap_or_default();
         let list = |numbers: Vec<String>| numbers.join(",");
-        let tasks = list(self.victims().flat_map(|host| [2 * host, 2 * host + 1]).map(|task| task.to_string()).collect());
+        let tasks =
+            list(self.victims().flat_map(|host| [2 * host, 2 * host + 1]).map(|task| task.to_string()).collect());
         let hosts = list(self.victims().map(|host| format!("{:x}", (host + 1) << 18)).collect());
         let first = 2 * self.victim;
         if self.fault.may_lose_host() {
