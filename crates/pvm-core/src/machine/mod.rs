@@ -546,9 +546,9 @@ impl Machine {
         self.settle();
     }
 
-    /// Handles a frame of another daemon, received in a flow.
+    /// Handles a frame of another daemon, received in a flow. It does not show that the control link still carries anything.
     pub fn handle_frame_in_flow(&mut self, now: Time, from: Tid, frame: Frame) {
-        self.handle_heard(now, from);
+        self.advance_time(now);
         match frame {
             Frame::Fence => self.core.links.pass_fence(from),
             frame => self.dispatch(from, frame),
