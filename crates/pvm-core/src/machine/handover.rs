@@ -82,7 +82,7 @@ impl Parts {
     }
 
     /// Returns what only the master knows.
-    fn master_state(&self, core: &Core) -> Vec<MasterState> {
+    pub(super) fn master_state(&self, core: &Core) -> Vec<MasterState> {
         let own_tasks = core.tasks.iter().map(|(tid, _)| tid);
         let Hostfile { hosts, defaults, .. } = core.settings.hostfile.clone();
         let machine = MachineState {

@@ -81,6 +81,7 @@ use self::spawn::Observers;
 use crate::codes::Code;
 use crate::datagram_error::DatagramError;
 use crate::hostfile::HostLine;
+use crate::master_state::MasterState;
 use crate::proto::{ByteBuf, Hello, Host, Message, Reply, TaskEnd, ToDaemon};
 use crate::tid::Tid;
 use crate::time::Time;
@@ -150,6 +151,10 @@ impl Machine {
     /// Returns whether this host is the master.
     pub fn is_master(&self) -> bool {
         self.core.is_master()
+    }
+    /// At the master: returns what it would tell the next master.
+    pub fn master_state(&self) -> Vec<MasterState> {
+        self.parts.master_state(&self.core)
     }
     /// Returns the hosts of the machine, as `pvm_config` reports them.
     pub fn host_list(&self) -> Vec<Host> {
