@@ -5,6 +5,7 @@
 //! * `world`, `queue`, `prng`: the whole state, time, random numbers;
 //! * `node`, `edge`, `group_memory`: a daemon, its edge, and the shared memory of groups;
 //! * `network`, `links`, `data`, `starts`: connections and their contents, hosts that start and end;
+//! * `office`: the master moves from host to host;
 //! * `multicast`, `broadcast`: bodies that several hosts receive;
 //! * `channels`: two tasks of different hosts, and the lanes between them;
 //! * `program`, `library`, `behaviour`, `collect`: tasks;
@@ -136,6 +137,45 @@ mod tests {
             let outcome = run(seed, &scenario);
             assert_eq!(outcome.violation, None, "seed {seed}");
             assert!(outcome.tried.control_breaks > 8, "seed {seed}: {}", outcome.tried.control_breaks);
+        }
+    }
+
+    #[test]
+    fn the_master_moves_from_host_to_host_and_nobody_else_is_lost() {
+        let moves: String =
+            (1..6).map(|at| format!("{at} drainmaster\n{at}.1 restore\n{at}.5 deletemaster\n")).collect();
+        let text = format!("hosts 4\ntasks 12\n0 add h2 h3 h4\n0 spawn 12\n{moves}6 restore\n8 quiet");
+        let scenario = Scenario::parse(&text).unwrap();
+        let mut moves = 0;
+        for seed in 0..10 {
+            let outcome = run(seed, &scenario);
+            assert_eq!(outcome.violation, None, "seed {seed}");
+            moves += outcome.tried.moves;
+        }
+        assert!(moves >= 50, "only {moves}");
+    }
+
+    #[test]
+    fn the_first_host_can_crash_when_it_is_not_the_master_any_more() {
+        let text = "hosts 4\ntasks 12\n0 add h2 h3 h4\n0 spawn 12\n2 drainmaster\n3 crash h1\n30 quiet";
+        let scenario = Scenario::parse(text).unwrap();
+        let mut moves = 0;
+        for seed in 0..10 {
+            let outcome = run(seed, &scenario);
+            assert_eq!(outcome.violation, None, "seed {seed}");
+            moves += outcome.tried.moves;
+        }
+        // Who asks for the move may have been killed.
+        assert!(moves >= 7, "only {moves}");
+    }
+
+    #[test]
+    fn the_former_master_makes_connections_again_although_others_cannot_call_it() {
+        let scenario = "hosts 5\ntasks 3\ntimeout 5\n0 add h2 h3 h4 h5\n0 spawn 3\n2 drainmaster";
+        let severed: String = (4..12).map(|at| format!("\n{at} sever h1 h{} 0.09", 2 + at % 4)).collect();
+        let scenario = Scenario::parse(&format!("{scenario}{severed}\n19 quiet")).unwrap();
+        for seed in 0..10 {
+            assert_eq!(run(seed, &scenario).violation, None, "seed {seed}");
         }
     }
 

@@ -77,7 +77,7 @@ pub enum Stage {
 /// The role of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramRole {
-    /// The program runs on the master's host, and only executes commands of the scenario.
+    /// The program runs on the first master's host, and only executes commands of the scenario.
     Operator,
     /// The program executes random steps.
     Worker,

@@ -7,6 +7,8 @@ use crate::{Coverage, Outcome, run};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// With this number of trace lines or more, a report shows the events of all hosts.
+const ALL_HOSTS_LINES: usize = 100_000;
 /// The number of trace lines in the report of a failure.
 const TRACE_LINES: usize = 60;
 /// The number of steps of each program when costs are measured.
@@ -106,7 +108,9 @@ pub fn describe(seed: u64, scenario: &Scenario, lines: usize) -> String {
     let _ = writeln!(text, "seed {seed}: {} at {seconds:.6} s: {}", violation.invariant, violation.text);
     let _ = writeln!(text, "the scenario:\n{scenario}\nwhat happened last at {:?}:", violation.hosts);
     let lines = if lines == 0 { TRACE_LINES } else { lines };
-    trace.last(lines, &violation.hosts).iter().for_each(|line| {
+    // So many lines are for a search in all that has happened.
+    let hosts = if lines >= ALL_HOSTS_LINES { &[][..] } else { &violation.hosts };
+    trace.last(lines, hosts).iter().for_each(|line| {
         let _ = writeln!(text, "{line}");
     });
     text

@@ -11,28 +11,39 @@
 //! 9.000 quiet
 //! ```
 //!
-//! Hosts are named after the computers on which they run: `h1` (the master's), `h2`, and so on. Therefore a scenario
-//! means the same in the simulator and on real computers.
+//! Hosts are named after the computers on which they run: `h1` (the first master's), `h2`, and so on. Therefore a
+//! scenario means the same in the simulator and on real computers.
 use crate::prng::Prng;
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use std::fmt;
 
-/// The number of a computer, from 1. Computer 1 is the master's.
+/// The number of a computer, from 1. Computer 1 is the first master's, and the operator's.
 pub type Place = usize;
 
 /// If control connections cannot be made for longer than this share of the silence limit, a host may be lost.
 const SEVERED_SHARE: Nanos = 4;
+/// In so many of a thousand scenarios the master moves.
+const MOVING_PER_MILLE: usize = 300;
 /// With fewer hosts, no host relays a body.
 const TREE_HOSTS_MIN: usize = 4;
 
 /// A command of a scenario: a fault, or a request of the operator. A duration is the time until a fault ends.
+///
+/// Faults that can remove a host spare the master wherever it has moved, and the host to which it moves just now. On
+/// computer 1 they happen in any case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // each variant's sentence names its fields
 pub enum Command {
-    /// The operator (a task on the master's host) adds hosts.
+    /// The operator (a task on computer 1) adds hosts.
     Add(Vec<Place>),
     /// The operator deletes hosts.
     Delete(Vec<Place>),
+    /// A task or the operator drains the host that is the master now, so the master moves.
+    DrainMaster,
+    /// A task or the operator deletes the host that is the master now. If that is the operator's host, it is drained.
+    DeleteMaster,
+    /// The operator ends all drains, and adds the hosts that `deletemaster` has deleted.
+    Restore,
     /// The operator spawns this number of programs, on any hosts.
     Spawn(usize),
     /// The computer loses its power, and with it everything that it was about to send.
@@ -117,6 +128,7 @@ impl Scenario {
                 false => add_fault(&mut prng, hosts, timeout, end, &mut commands),
             }
         }
+        add_moves(&mut Prng::new(seed, 5), mild, hosts, timeout, end, &mut commands);
         let last = if !mild && prng.chance(60) { Command::Halt } else { Command::Quiet };
         // In some scenarios hosts have enough time to notice the last faults, in others not.
         let end = if prng.chance(600) { end + timeout + timeout / 2 } else { end };
@@ -167,6 +179,7 @@ impl Scenario {
     pub fn removes_no_host(&self) -> bool {
         let spares = |command: &Command| match command {
             Command::Add(_) | Command::Spawn(_) | Command::Snap(..) | Command::KillTasks(_) | Command::Quiet => true,
+            Command::DrainMaster | Command::Restore => true,
             Command::Sever(..) => self.severed_time() <= self.timeout / SEVERED_SHARE,
             _ => false,
         };
@@ -188,6 +201,52 @@ impl Scenario {
     pub fn end(&self) -> Nanos {
         let ends = |timed: &&Timed| matches!(timed.command, Command::Quiet | Command::Halt);
         self.commands.iter().find(ends).map_or(SECOND, |timed| timed.at)
+    }
+}
+
+/// In some scenarios, lets the master move, often while something else happens.
+fn add_moves(prng: &mut Prng, mild: bool, hosts: usize, timeout: Nanos, end: Nanos, commands: &mut Vec<Timed>) {
+    if hosts < 2 || !prng.chance(MOVING_PER_MILLE) {
+        return;
+    }
+    let mut add = |at: Nanos, command: Command| commands.push(Timed { at: at.min(end), command });
+    for _ in 0..1 + prng.below(4) {
+        let at = prng.span(50 * MILLISECOND, end);
+        // Sometimes the next move is wanted while the master moves.
+        let times = if prng.chance(200) { 2 } else { 1 };
+        for _ in 0..times {
+            let command = if mild || prng.chance(700) { Command::DrainMaster } else { Command::DeleteMaster };
+            add(at + prng.span(0, 5 * MILLISECOND), command);
+        }
+        if prng.chance(500) {
+            let most = [5 * MILLISECOND, 100 * MILLISECOND][prng.below(2)];
+            add(at + prng.span(0, most), beside_a_move(prng, mild, hosts, timeout));
+        }
+        if prng.chance(700) {
+            let most = [5 * MILLISECOND, timeout][prng.below(2)];
+            add(at + prng.span(MILLISECOND, most), Command::Restore);
+        }
+    }
+    if !mild && prng.chance(100) {
+        let command = if prng.chance(500) { Command::Crash(1) } else { Command::Kill(1) };
+        add(prng.span(end / 2, end), command);
+    }
+}
+
+/// Returns what happens while the master moves.
+fn beside_a_move(prng: &mut Prng, mild: bool, hosts: usize, timeout: Nanos) -> Command {
+    let (one, other) = (1 + prng.below(hosts), 2 + prng.below(hosts - 1));
+    let (short, long) = (prng.span(0, MILLISECOND), prng.span(0, 2 * timeout));
+    match prng.below(if mild { 4 } else { 10 }) {
+        0 | 1 if one != other => Command::Sever(one, other, short),
+        2 if one != other => Command::Snap(one, other, long),
+        4 => Command::Kill(other),
+        5 => Command::Crash(other),
+        6 => Command::Stop(other, long),
+        7 => Command::Delete(vec![other]),
+        8 => Command::Add(vec![other]),
+        9 => Command::Cut(vec![other], long),
+        _ => Command::KillTasks(1 + prng.below(4)),
     }
 }
 
@@ -285,6 +344,7 @@ impl Command {
             Command::Spawn(_) | Command::KillTasks(_) | Command::KillRelay | Command::Quiet | Command::Halt => {
                 Vec::new()
             }
+            Command::DrainMaster | Command::DeleteMaster | Command::Restore => Vec::new(),
         }
     }
 }
@@ -305,6 +365,9 @@ fn read_command(words: &[&str]) -> Option<Command> {
     Some(match words {
         ["add", hosts @ ..] => Command::Add(places(hosts)?),
         ["delete", hosts @ ..] => Command::Delete(places(hosts)?),
+        ["drainmaster"] => Command::DrainMaster,
+        ["deletemaster"] => Command::DeleteMaster,
+        ["restore"] => Command::Restore,
         ["spawn", count] => Command::Spawn(count.parse().ok()?),
         ["crash", host] => Command::Crash(read_place(host)?),
         ["power", host] => Command::Power(read_place(host)?),
@@ -344,6 +407,9 @@ impl fmt::Display for Command {
         match self {
             Command::Add(places) => write!(f, "add{}", list(places)),
             Command::Delete(places) => write!(f, "delete{}", list(places)),
+            Command::DrainMaster => f.write_str("drainmaster"),
+            Command::DeleteMaster => f.write_str("deletemaster"),
+            Command::Restore => f.write_str("restore"),
             Command::Spawn(count) => write!(f, "spawn {count}"),
             Command::Crash(place) => write!(f, "crash h{place}"),
             Command::Power(place) => write!(f, "power h{place}"),

@@ -58,6 +58,10 @@ tried! {
     gaps_given_up: "gaps of lost hosts",
     /// Hosts that were killed while they relayed a body.
     relays_killed: "killed relays",
+    /// Moves of the master to another host.
+    moves: "moves of the master",
+    /// Hosts that told a new master that they follow it before it knew of its office.
+    early: "hosts that followed early",
     /// Switches of a task to a lane.
     lanes_used: "switches to lanes",
     /// Fallbacks from lanes.

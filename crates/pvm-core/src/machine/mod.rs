@@ -85,6 +85,7 @@ use self::spawn::Observers;
 use crate::codes::Code;
 use crate::datagram_error::DatagramError;
 use crate::hostfile::HostLine;
+use crate::master_state::MasterState;
 use crate::proto::{ByteBuf, Hello, Host, Message, Reply, TaskEnd, ToDaemon};
 use crate::tid::Tid;
 use crate::time::Time;
@@ -162,6 +163,10 @@ impl Machine {
     /// Returns whether this host is the master.
     pub fn is_master(&self) -> bool {
         self.core.is_master()
+    }
+    /// At the master: returns what it would tell the next master.
+    pub fn master_state(&self) -> Vec<MasterState> {
+        self.parts.master_state(&self.core)
     }
     /// Returns the hosts of the machine, as `pvm_config` reports them.
     pub fn host_list(&self) -> Vec<Host> {
@@ -563,9 +568,9 @@ impl Machine {
         self.settle();
     }
 
-    /// Handles a frame of another daemon, received in a flow.
+    /// Handles a frame of another daemon, received in a flow. It does not show that the control link still carries anything.
     pub fn handle_frame_in_flow(&mut self, now: Time, from: Tid, frame: Frame) {
-        self.handle_heard(now, from);
+        self.advance_time(now);
         match frame {
             Frame::Fence => self.core.links.pass_fence(from),
             frame => self.dispatch(from, frame),

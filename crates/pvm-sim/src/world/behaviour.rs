@@ -3,6 +3,7 @@ use crate::event::Event;
 use crate::ids::TaskId;
 use crate::program::{ProgramRole, Stage};
 use crate::queue::{MILLISECOND, SECOND};
+use crate::world::office::BUSY_PAUSE;
 use crate::world::{OPERATOR, Phase, World};
 use pvm_core::codes::{
     MBOX_FIRST_AVAIL, MBOX_MULTI_INSTANCE, MBOX_OVER_WRITABLE, MBOX_PERSISTENT, MBOX_READ_AND_DELETE,
@@ -63,7 +64,8 @@ impl World {
         match self.tasks[task].role {
             ProgramRole::Operator => self.queue.push(self.now + MILLISECOND, Event::Step(task)),
             ProgramRole::Worker => {
-                let late = self.prng.span(0, 2 * self.step_interval);
+                let pause = if self.is_busy() { BUSY_PAUSE } else { 2 * self.step_interval };
+                let late = self.prng.span(0, pause);
                 self.queue.push(self.now + late, Event::Step(task));
             }
         }
@@ -127,8 +129,12 @@ impl World {
     }
 
     fn some_step(&mut self, task: TaskId) {
+        let is_busy = self.is_busy();
         let prng = &mut self.tasks[task].prng;
         let kinds = [400, 80, 40, 80, 20, 40, 90, 50, 60, 10, 15, 8, 20, 30, 40, 10, 6];
+        // What the master decides, and what it must hear of.
+        let busy = [20, 0, 40, 20, 0, 0, 200, 200, 20, 0, 20, 10, 0, 300, 0, 20, 0];
+        let kinds = if is_busy { busy } else { kinds };
         match prng.weighted(&kinds) {
             0 => self.some_send(task, 1),
             1 => {

@@ -7,7 +7,7 @@ use crate::network::Link;
 use crate::node::NodeState;
 use crate::program::{ProgramRole, Stage, Task};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
-use crate::world::{MASTER, Phase, World};
+use crate::world::{Phase, World};
 use pvm_core::codes::Code;
 use pvm_core::machine::{Action, Found, Start};
 use pvm_core::proto::{ByteBuf, Hello, Reply, Request, TaskEnd, TaskKind, ToDaemon, ToTask, VERSION};
@@ -131,6 +131,7 @@ impl World {
                 let (tid, now) = (self.nodes[node].tid, self.now);
                 self.trace.line(now, tid, || "is welcome".into());
             }
+            Action::MasterChanged => self.master_changed(node),
             Action::Stop => self.end_daemon(node, "stops", true),
             other => {
                 let text = format!("an action that nobody asked for: {other:?}");
@@ -144,11 +145,8 @@ impl World {
         if *frame != Frame::Beat {
             self.trace.line(self.now, tid, || format!("-> {host} {frame:?}"));
         }
-        if let (MASTER, Frame::Joined { hosts }) = (node, frame) {
-            self.checks.master_tells(tid, hosts);
-        }
-        if let (MASTER, Frame::Table { removed, .. }) = (node, frame) {
-            removed.iter().for_each(|host| self.has_reason(*host));
+        if node == self.office.master {
+            self.master_sends(node, host, frame);
         }
         let fence = || wire::encode(&Frame::Fence);
         if frame.is_ordered() && self.nodes[node].flows.fence(host, fence) {

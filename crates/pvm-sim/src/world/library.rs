@@ -2,7 +2,7 @@
 use crate::event::Event;
 use crate::ids::TaskId;
 use crate::program::{Entry, Open, QueuedMessage, Stage, Unsent, Waiting};
-use crate::world::{MASTER, World};
+use crate::world::World;
 use pvm_core::proto::{Message, Reply, Request, ToDaemon, ToTask};
 use pvm_core::tid::Tid;
 use std::rc::Rc;
@@ -171,7 +171,7 @@ impl World {
         self.checks.replied(tid, &open.request, &reply);
         if let Reply::Info(entry) = &reply {
             let number = entry.body.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-            let keeper = self.nodes[MASTER].tid;
+            let keeper = self.nodes[self.office.master].tid;
             self.checks.ordered_entry(tid, number, keeper);
         }
         if let Request::Connect(to) = open.request {

@@ -133,7 +133,9 @@ impl World {
             let end = self.links[link].end_of(node);
             self.close(link, end, true);
         }
-        self.checks.forgotten(tid, host);
+        if node == self.office.master {
+            self.checks.removed(host);
+        }
     }
 
     /// Closes one end of a link. If `flush` is set, frames that are already on their way on the control link still
@@ -302,7 +304,9 @@ impl World {
         let now = self.time(node);
         let frame: Frame = wire::decode(frame).expect("what was encoded");
         self.checks.frame(self.nodes[node].tid, host, &frame);
-        self.nodes[node].machine.handle_heard(now, host);
+        if matches!(frame, Frame::Following { .. }) && !self.nodes[node].machine.is_master() {
+            self.tried.early += 1;
+        }
         let machine = &mut self.nodes[node].machine;
         match kind {
             Kind::Control => machine.handle_host_frame(now, host, frame),

@@ -10,6 +10,7 @@ mod group_memory;
 mod library;
 mod links;
 mod multicast;
+mod office;
 mod starts;
 
 pub use checks::Violation;
@@ -26,6 +27,7 @@ use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::tried::Coverage;
 use checks::Checks;
+use office::Office;
 use pvm_core::flows::multicast::BodyKey;
 use pvm_core::machine::Rank;
 use pvm_core::tid::Tid;
@@ -34,8 +36,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The index of the first daemon: the master.
-pub const MASTER: NodeId = 0;
+/// The index of the first daemon: the first master, and the operator's host.
+pub const FIRST_NODE: NodeId = 0;
 /// The index of the first process: the operator.
 pub const OPERATOR: TaskId = 0;
 /// The interval at which the simulator checks whether the machine has settled.
@@ -132,6 +134,8 @@ pub struct World {
     pub population: usize,
     /// The number of steps of one program.
     pub steps: usize,
+    /// Which host is the master.
+    pub office: Office,
     /// Whether the operator has been given the request that deletes all mailboxes.
     pub reset_queued: bool,
 }
@@ -189,6 +193,7 @@ impl World {
             last_message: 0,
             population: 0,
             steps: 0,
+            office: Office::default(),
             reset_queued: false,
             scenario,
         };
@@ -197,7 +202,7 @@ impl World {
         let share = [4, 1, 1][world.prng.below(3)];
         world.step_interval = (world.scenario.end() / world.steps as Nanos / share).max(MILLISECOND);
         world.start_daemon(1, Rank::Master);
-        let operator = world.start_process(MASTER, None, ProgramRole::Operator);
+        let operator = world.start_process(FIRST_NODE, None, ProgramRole::Operator);
         world.queue.push(0, Event::Hello(operator));
         for (index, timed) in world.scenario.commands.iter().enumerate() {
             world.queue.push(timed.at, Event::Command(index));
@@ -449,9 +454,7 @@ impl World {
             None => match self.phase {
                 Phase::Settle => self.enter(Phase::Alone),
                 Phase::Alone => {
-                    let now = self.time(MASTER);
-                    self.nodes[MASTER].machine.halt(now);
-                    self.run_node(MASTER);
+                    self.halt_at_master();
                     return self.enter(Phase::End);
                 }
                 _ => return self.enter(Phase::Over),

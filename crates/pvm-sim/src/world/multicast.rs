@@ -4,7 +4,7 @@ use crate::ids::NodeId;
 use crate::node::NodeState;
 use crate::program::QueuedMessage;
 use crate::queue::{MILLISECOND, Nanos};
-use crate::world::{MASTER, World};
+use crate::world::World;
 use pvm_core::flows::MessageHeader;
 use pvm_core::flows::multicast::{
     Announcement, BODY_SECRET_BYTES, BodyKey, BodyRequest, DIGEST_BYTES, Delivery, McastRoute, Stored,
@@ -110,10 +110,10 @@ impl World {
         self.carry_all(node);
     }
 
-    /// Kills a daemon that relays a body, unless it is the master: without that, the machine ends.
+    /// Kills a daemon that relays a body, unless it has to do with the office of the master: without that, the machine ends.
     fn kill_relay(&mut self, host: Tid) {
         let relay = self.nodes.iter().position(|node| node.tid == host && node.state != NodeState::Dead);
-        let Some(relay) = relay.filter(|relay| *relay != MASTER) else { return };
+        let Some(relay) = relay.filter(|relay| !self.is_in_office(*relay)) else { return };
         self.relays_to_kill -= 1;
         self.tried.relays_killed += 1;
         self.checks.fault_of(self.nodes[relay].place);

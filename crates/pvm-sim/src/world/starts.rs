@@ -7,7 +7,7 @@ use crate::program::{ProgramRole, Stage, Task};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::scenario::{Command, Place};
 use crate::world::behaviour::spawn_of;
-use crate::world::{MASTER, OPERATOR, Phase, World};
+use crate::world::{OPERATOR, Phase, World};
 use pvm_core::codes::Code;
 use pvm_core::machine::{HostStart, Rank};
 use pvm_core::proto::{ByteBuf, Request};
@@ -22,10 +22,16 @@ impl World {
         let command = self.scenario.commands[index].command.clone();
         self.trace.line(self.now, pvm_core::tid::Tid::NONE, || format!("----- {command}"));
         let ended = !matches!(self.phase, Phase::Faults | Phase::Settle);
-        self.checks.note_fault(&command);
+        let Some(command) = self.spare_office(command) else { return };
+        let hits_office = command.places().into_iter().any(|place| self.is_place_in_office(place));
+        self.checks.note_fault(&command, hits_office);
         match command {
             Command::Add(places) if !ended => self.queue_operator_request(Request::AddHosts(lines(&places))),
             Command::Delete(places) if !ended => self.queue_operator_request(Request::DeleteHosts(lines(&places))),
+            Command::DrainMaster | Command::DeleteMaster if !ended => {
+                self.move_master(command == Command::DeleteMaster)
+            }
+            Command::Restore if !ended => self.restore_hosts(),
             Command::Spawn(count) => self.queue_operator_request(Request::Spawn(spawn_of("prog", count, ""))),
             Command::Crash(place) => self.crash(place),
             Command::Power(place) => self.power(place),
@@ -55,14 +61,15 @@ impl World {
             Command::Quiet => self.quiet(),
             Command::Halt => self.halt_somewhere(),
             Command::Add(_) | Command::Delete(_) => {}
+            Command::DrainMaster | Command::DeleteMaster | Command::Restore => {}
         }
     }
 
     /// Ends all faults. If the master is dead, the whole machine has to end.
     fn quiet(&mut self) {
-        match self.nodes[MASTER].state {
-            NodeState::Dead => self.enter(Phase::End),
-            _ => {
+        match self.has_lost_master() {
+            true => self.enter(Phase::End),
+            false => {
                 self.enter(Phase::Settle);
                 self.finish_programs();
                 if self.prng.chance(500) {
@@ -75,14 +82,22 @@ impl World {
     }
 
     fn halt_somewhere(&mut self) {
+        self.ask_somewhere(Request::Halt);
+        if self.tasks[OPERATOR].stage == Stage::Dead {
+            self.halt_at_master();
+        }
+        self.enter(Phase::End);
+    }
+
+    /// Lets a task that does nothing else ask something; without one, the operator.
+    pub fn ask_somewhere(&mut self, request: Request) {
         let free = |one: &Task| one.is_enrolled() && one.open.is_none() && one.waits_in_barrier.is_none();
         let idle = |task: &TaskId| free(&self.tasks[*task]);
         let all: Vec<TaskId> = (1..self.tasks.len()).filter(idle).filter(|task| self.in_machine(*task)).collect();
         match self.prng.pick(&all).copied() {
-            Some(task) if self.tasks[task].unsent.is_none() => self.ask(task, Request::Halt),
-            _ => self.queue_operator_request(Request::Halt),
+            Some(task) if self.tasks[task].unsent.is_none() => self.ask(task, request),
+            _ => self.queue_operator_request(request),
         }
-        self.enter(Phase::End);
     }
 
     /// Queues a request that the operator will send after its earlier requests.
@@ -144,7 +159,8 @@ impl World {
         let timeout = Duration::from_nanos(self.scenario.timeout);
         let mut node = Node::new(place, number, rank, timeout, self.now);
         if let Rank::Slave { master, .. } = rank {
-            node.known.insert(master, self.nodes[MASTER].key);
+            let key = self.nodes.iter().find(|node| node.tid == master).expect("the master has started it").key;
+            node.known.insert(master, key);
         }
         self.listeners.insert(node.address, number);
         self.checks.daemon_started(node.tid, number);
@@ -208,6 +224,6 @@ impl World {
 }
 
 /// Returns the lines of a request to add hosts.
-fn lines(places: &[Place]) -> Vec<ByteBuf> {
+pub fn lines(places: &[Place]) -> Vec<ByteBuf> {
     places.iter().map(|place| ByteBuf::from(name_of(*place).into_bytes())).collect()
 }

@@ -80,6 +80,20 @@ fn a_connection_that_breaks_is_made_again_and_nobody_is_lost() {
 }
 
 #[test]
+fn frames_in_flows_do_not_hide_that_the_connection_carries_nothing() {
+    let mut fleet = Fleet::linked();
+    let (began, timeout) = (fleet.now, fleet.timeout());
+    // Nobody can call the first host, and it has not noticed that the connection has broken.
+    fleet.separate(MASTER, TWO);
+    while fleet.now < began + timeout * 3 / 4 {
+        let now = fleet.now;
+        fleet.machine(MASTER).handle_frame_in_flow(now, TWO, Frame::Fence);
+        fleet.pass(timeout / 20);
+    }
+    assert!(matches!(fleet.calls()[..], [(_, MASTER, TWO)]));
+}
+
+#[test]
 fn of_two_hosts_the_one_with_the_lower_number_calls_at_once_and_the_other_one_later() {
     let mut fleet = Fleet::linked();
     fleet.both_broken(TWO, THREE);

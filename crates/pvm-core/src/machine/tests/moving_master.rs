@@ -244,3 +244,30 @@ fn a_host_that_follows_nobody_cannot_fill_the_memory() {
     }
     assert_eq!(fleet.machine(two).core.links.take_early(), []);
 }
+
+#[test]
+fn hosts_with_links_may_hear_of_the_next_master_before_it_does_or_after_it_has_decided() {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(4, seed);
+        let [two, three, four] = [2, 3, 4].map(Fleet::host);
+        let now = fleet.now;
+        for (one, other) in [(two, three), (two, four), (three, four)] {
+            fleet.machine(one).want_link(now, other);
+            fleet.work(one);
+        }
+        fleet.settle();
+        let [asker, ending] = [two, three].map(|host| fleet.task(host));
+        fleet.ask(ending, put("gone", ending, 0));
+        fleet.send(asker, delete("h1"));
+        for _ in 0..fleet.prng.below(20) {
+            fleet.step();
+        }
+        // The former master may not handle the end of this task any more.
+        fleet.leave(ending);
+        fleet.pass(Duration::from_secs(90));
+        assert_eq!(fleet.living(), [two, three, four], "seed {seed}");
+        fleet.check_tables();
+        let boxes = fleet.ask(asker, Request::MailboxInfo { pattern: text("") });
+        assert_eq!(boxes, Some(Reply::Mailboxes(Vec::new())), "seed {seed}");
+    }
+}

@@ -6,7 +6,7 @@
 use super::Checks;
 use crate::queue::Nanos;
 use crate::scenario::{Command, Place};
-use crate::world::{MASTER, World};
+use crate::world::World;
 use pvm_core::tid::Tid;
 use std::collections::BTreeSet;
 
@@ -31,13 +31,24 @@ pub struct Faults {
 
 impl Checks {
     /// Notes a command that may remove hosts.
-    pub fn note_fault(&mut self, command: &Command) {
+    /// `hits_office`: it names the master, or a host that has to do with its office.
+    pub fn note_fault(&mut self, command: &Command, hits_office: bool) {
         let places = match command {
             Command::Add(_) | Command::Power(_) | Command::Refuse(_) => return,
             command => command.places(),
         };
-        self.faults.master |= places.contains(&1);
+        self.faults.master |= hits_office && !matches!(command, Command::Delete(_));
         self.faults.hosts.extend(places);
+    }
+
+    /// Notes which computer's daemon is the master now.
+    pub fn master_is_at(&mut self, place: Place) {
+        self.faults.master |= self.faults.hosts.contains(&place);
+    }
+
+    /// Returns whether a computer, or the master, has had a fault.
+    pub fn may_be_removed(&self, place: Place) -> bool {
+        self.faults.master || self.faults.hosts.contains(&place)
     }
 
     /// Notes that a computer has had a fault.
@@ -97,10 +108,11 @@ impl World {
     /// Returns whether the master has sent packets to a host again, in the time that it remembers. It may not have
     /// counted those of the current beat yet.
     fn master_sent_again(&self, host: Tid) -> bool {
-        let Some(link) = self.nodes[MASTER].links.get(&host).map(|link| &self.links[*link]) else { return true };
+        let master = self.office.master;
+        let Some(link) = self.nodes[master].links.get(&host).map(|link| &self.links[*link]) else { return true };
         let beat = self.scenario.timeout / BEATS_PER_TIMEOUT;
         let (from, until) = (self.now.saturating_sub(REMEMBERED_BEATS * beat), self.now.saturating_sub(beat));
-        let packets = &link.retransmissions[link.end_of(MASTER)];
+        let packets = &link.retransmissions[link.end_of(master)];
         packets.until(until) > packets.until(from)
     }
 }

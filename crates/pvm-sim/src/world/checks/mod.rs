@@ -8,6 +8,7 @@ mod leaks;
 mod messages;
 mod multicasts;
 mod notifies;
+mod office;
 mod order;
 mod requests;
 mod servers;
@@ -43,6 +44,7 @@ pub struct Checks {
     barriers: barriers::Barriers,
     faults: innocent::Faults,
     collections: collected::Collections,
+    office: office::HandOver,
 }
 
 impl Checks {
@@ -78,7 +80,7 @@ type Unsettled = Result<(), (String, Vec<Tid>)>;
 impl World {
     /// Returns what has not settled although all faults are over.
     pub fn unsettled(&self) -> Option<Violation> {
-        let parts: [(&'static str, Check); 9] = [
+        let parts: [(&'static str, Check); 11] = [
             ("starts", World::processes_are_started),
             ("requests", World::requests_are_answered),
             ("multicasts", World::multicasts_arrived),
@@ -87,6 +89,8 @@ impl World {
             ("barriers", World::barriers_can_open),
             ("collected", World::output_arrived),
             ("leaks", World::nothing_waits),
+            ("office", World::all_follow_the_master),
+            ("office", World::groups_are_known),
             // The check that compares the tables of all hosts comes last, because it takes the longest.
             ("tables", World::tables_agree),
         ];

@@ -11,6 +11,8 @@ type Clock = BTreeMap<Tid, u64>;
 struct Carried {
     src: Tid,
     number: u64,
+    /// How often the master had moved when it was sent.
+    moves: u64,
     /// By the other host of the pair.
     clocks: BTreeMap<Tid, Clock>,
 }
@@ -26,6 +28,8 @@ pub struct Order {
     past: HashMap<(Tid, Tid), Clock>,
     /// The numbers of the sends to each task that it has not received, by sender.
     outstanding: HashMap<Tid, BTreeMap<Tid, VecDeque<u64>>>,
+    /// How often the master has moved.
+    moves: u64,
     /// What was sent, by the number of the message.
     carried: HashMap<u64, Carried>,
 }
@@ -45,11 +49,11 @@ impl Order {
         for dst in dsts {
             self.outstanding.entry(*dst).or_default().entry(src).or_default().push_back(number);
         }
-        self.carried.insert(message, Carried { src, number, clocks });
+        self.carried.insert(message, Carried { src, number, moves: self.moves, clocks });
     }
 
     fn received(&mut self, dst: Tid, message: u64) -> Result<(), String> {
-        let Some(Carried { src, number, clocks }) = self.carried.get(&message) else { return Ok(()) };
+        let Some(Carried { src, number, clocks, .. }) = self.carried.get(&message) else { return Ok(()) };
         if let Some(numbers) = self.outstanding.get_mut(&dst).and_then(|senders| senders.get_mut(src)) {
             numbers.retain(|other| other != number);
         }
@@ -99,12 +103,20 @@ impl Checks {
 
     /// Notes that a task has found a mailbox entry with that number among all messages. `keeper`: the host of the mailboxes.
     pub fn ordered_entry(&mut self, dst: Tid, entry: u64, keeper: Tid) {
-        let Some(Carried { src, clocks, .. }) = self.order.carried.get(&entry) else { return };
+        let Some(Carried { src, clocks, moves, .. }) = self.order.carried.get(&entry) else { return };
         let (src, clocks) = (*src, clocks.clone());
         // By way of a third host there is no order.
+        if *moves != self.order.moves {
+            return;
+        }
         if src.host() == dst.host() || keeper == src.host() || keeper == dst.host() {
             self.order.note(dst, src, &clocks);
         }
+    }
+
+    /// Notes that the master, which keeps the mailboxes, has moved.
+    pub fn keeper_moved(&mut self) {
+        self.order.moves += 1;
     }
 
     /// Notes that a task has learnt of the end of another: all that this one knew is in its past.

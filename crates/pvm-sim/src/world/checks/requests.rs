@@ -2,7 +2,7 @@
 use super::{Checks, Unsettled};
 use crate::program::{Open, Stage};
 use crate::queue::SECOND;
-use crate::world::World;
+use crate::world::{OPERATOR, World};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request};
 use pvm_core::tid::Tid;
@@ -67,7 +67,8 @@ impl Requests {
             }
             (Request::Siblings, Reply::Tids(tids)) if tids.contains(&(tid.0 as i32)) => {}
             (Request::Siblings, other) => return Err(format!("{tid} has the siblings {other:?}")),
-            (Request::DeleteHosts(names), Reply::Codes(codes)) if names.len() == codes.len() => {}
+            (Request::DeleteHosts(names) | Request::DrainHosts { names, .. }, Reply::Codes(codes))
+                if names.len() == codes.len() => {}
             (Request::HostStatus(_) | Request::TaskStatus(_), Reply::Code(_)) => {}
             (Request::HostSync(_), Reply::Clock { .. }) => {}
             (Request::Connect(_) | Request::Notify { .. }, Reply::Done) => {}
@@ -124,6 +125,8 @@ impl World {
                 .by_tid
                 .get(tid)
                 .is_some_and(|task| self.tasks[*task].stage != Stage::Dead && self.in_machine(*task)),
+            // The operator, who fills all mailboxes in the end, is no more.
+            Request::RecvInfo { .. } => self.tasks[OPERATOR].stage == Stage::Dead,
             // Another invariant covers this wait.
             Request::Barrier { .. } | Request::LanBarrier { .. } => true,
             _ => false,
@@ -140,7 +143,8 @@ impl World {
                 return Err((text, vec![task.tid.host()]));
             }
         }
-        match self.tasks[crate::world::OPERATOR].planned_requests.is_empty() {
+        let operator = &self.tasks[OPERATOR];
+        match operator.planned_requests.is_empty() || operator.stage == Stage::Dead {
             true => Ok(()),
             false => Err(("the operator has not done all that it had to".into(), vec![Tid::host_number(1)])),
         }

@@ -3,7 +3,7 @@ use super::{Checks, Unsettled};
 use crate::ids::NodeId;
 use crate::ids::TaskId;
 use crate::node::NodeState;
-use crate::world::{MASTER, World};
+use crate::world::World;
 use pvm_core::tid::Tid;
 use pvm_core::wire::Frame;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,10 +52,15 @@ impl Checks {
         }
     }
 
-    /// Notes that the daemon of the host `by` has removed `host` from its state.
-    pub fn forgotten(&mut self, by: Tid, host: Tid) {
-        if by == Tid::host_number(1) {
-            self.tables.removed.insert(host);
+    /// Notes that the master has removed a host.
+    pub fn removed(&mut self, host: Tid) {
+        self.tables.removed.insert(host);
+    }
+
+    /// Notes what the master tells of its table: it may have to hear of the next version from another master.
+    pub fn table_told(&mut self, master: Tid, frame: &Frame) {
+        if let Frame::Welcome { version, .. } | Frame::Table { version, .. } = frame {
+            self.tables.versions.insert(master, *version);
         }
     }
 
@@ -78,14 +83,15 @@ impl World {
         let living: Vec<NodeId> =
             (0..self.nodes.len()).filter(|node| self.nodes[*node].state != NodeState::Dead).collect();
         let expected: Vec<Tid> = living.iter().map(|node| self.nodes[*node].tid).collect();
-        let masters = self.nodes[MASTER].machine.host_list();
+        let master = &self.nodes[self.office.master];
+        let masters = master.machine.host_list();
         for node in living {
             let node = &self.nodes[node];
             let list = node.machine.host_list();
             let tids: Vec<Tid> = list.iter().map(|host| host.tid).collect();
             if tids != expected || list != masters {
                 let text = format!("{} lives with the table {tids:?}; living hosts are {expected:?}", node.tid);
-                return Err((text, vec![node.tid, self.nodes[MASTER].tid]));
+                return Err((text, vec![node.tid, master.tid]));
             }
         }
         Ok(())

@@ -1,0 +1,159 @@
+//! The master moves from host to host: who has the office, and what the operator and the faults have to do with it.
+use crate::ids::NodeId;
+use crate::node::{NodeState, name_of};
+use crate::program::ProgramRole;
+use crate::queue::{MILLISECOND, Nanos};
+use crate::scenario::{Command, Place};
+use crate::world::starts::lines;
+use crate::world::{FIRST_NODE, World};
+use pvm_core::proto::{ByteBuf, Request};
+use pvm_core::tid::Tid;
+use pvm_core::wire::Frame;
+
+/// How long programs ask much of a master that is to move, and how long the pauses between their steps are then.
+const BUSY_TIME: Nanos = 60 * MILLISECOND;
+pub const BUSY_PAUSE: Nanos = 3 * MILLISECOND;
+/// So many of a thousand programs begin with that at once.
+const BUSY_PER_MILLE: usize = 300;
+
+/// Which host is the master.
+#[derive(Default)]
+pub struct Office {
+    /// The daemon that took the office last.
+    pub master: NodeId,
+    /// The host that the master has asked last whether it lives.
+    next: Option<Tid>,
+    /// Until then, programs ask much of the master, because it may just move.
+    busy_until: Nanos,
+    /// The computers whose hosts are drained.
+    drained: Vec<Place>,
+    /// The computers whose hosts were deleted so that the master moves.
+    deleted: Vec<Place>,
+}
+
+impl World {
+    // ----- The office
+
+    /// Notes a frame that the master sends.
+    pub fn master_sends(&mut self, node: NodeId, to: Tid, frame: &Frame) {
+        let tid = self.nodes[node].tid;
+        self.checks.table_told(tid, frame);
+        match frame {
+            Frame::Joined { hosts } => self.checks.master_tells(tid, hosts),
+            Frame::Table { removed, .. } => removed.iter().for_each(|host| self.has_reason(*host)),
+            Frame::MasterOffered => self.office.next = Some(to),
+            Frame::MasterState(parts) => self.checks.hands_over(parts, self.nodes[node].machine.host_list()),
+            _ => {}
+        }
+    }
+
+    /// Notes that a daemon follows another master, or is the master.
+    pub fn master_changed(&mut self, node: NodeId) {
+        let (tid, master) = (self.nodes[node].tid, self.nodes[node].machine.master());
+        self.trace.line(self.now, tid, || format!("has the master {master}"));
+        if !self.nodes[node].machine.is_master() {
+            return;
+        }
+        (self.office.master, self.office.next) = (node, None);
+        self.tried.moves += 1;
+        self.checks.keeper_moved();
+        self.checks.master_is_at(self.nodes[node].place);
+        self.takes_office(node);
+    }
+
+    /// Returns whether a daemon is the master, is asked to be the master, or has followers that have not heard of the next master.
+    pub fn is_in_office(&self, node: NodeId) -> bool {
+        let tid = self.nodes[node].tid;
+        let follows = |other: &crate::node::Node| other.state != NodeState::Dead && other.machine.master() == tid;
+        self.nodes[node].state != NodeState::Dead && (self.office.next == Some(tid) || self.nodes.iter().any(follows))
+    }
+
+    /// Returns whether the daemon of a computer is in office.
+    pub fn is_place_in_office(&self, place: Place) -> bool {
+        self.computers[place].newest.is_some_and(|node| self.is_in_office(node))
+    }
+
+    /// Returns whether the machine has no master any more, so that it has to end.
+    pub fn has_lost_master(&self) -> bool {
+        let master = &self.nodes[self.office.master];
+        let is_dead = |tid: Tid| !self.nodes.iter().any(|node| node.tid == tid && node.state != NodeState::Dead);
+        master.state == NodeState::Dead || is_dead(master.machine.master())
+    }
+
+    /// Halts the machine at the master.
+    pub fn halt_at_master(&mut self) {
+        let (master, now) = (self.office.master, self.time(self.office.master));
+        self.nodes[master].machine.halt(now);
+        self.run_node(master);
+    }
+
+    // ----- The scenario
+
+    /// Returns what is left of a command when it spares the master, except on computer 1.
+    pub fn spare_office(&self, command: Command) -> Option<Command> {
+        let is_spared = |place: &Place| *place != 1 && self.is_place_in_office(*place);
+        match command {
+            Command::Cut(places, span) => {
+                let places: Vec<Place> = places.into_iter().filter(|place| !is_spared(place)).collect();
+                (!places.is_empty()).then_some(Command::Cut(places, span))
+            }
+            Command::Part(one, other, _) if is_spared(&one) || is_spared(&other) => None,
+            // The connection over which the office is handed over.
+            Command::Sever(one, other, _) if self.is_place_in_office(one) && self.is_place_in_office(other) => None,
+            Command::Crash(place) | Command::Kill(place) | Command::Stop(place, _) | Command::Lossy(place, ..)
+                if is_spared(&place) =>
+            {
+                None
+            }
+            command => Some(command),
+        }
+    }
+
+    /// Lets a task or the operator drain or delete the host that is the master now.
+    pub fn move_master(&mut self, delete: bool) {
+        self.hurry_programs();
+        let (node, place) = (self.office.master, self.nodes[self.office.master].place);
+        let request = match delete && node != FIRST_NODE {
+            true => {
+                self.office.deleted.push(place);
+                self.checks.fault_of(place);
+                Request::DeleteHosts(lines(&[place]))
+            }
+            false => {
+                self.office.drained.push(place);
+                Request::DrainHosts { names: vec![ByteBuf::from(name_of(place).into_bytes())], drain: true }
+            }
+        };
+        match self.prng.chance(500) {
+            true => self.ask_somewhere(request),
+            false => self.queue_operator_request(request),
+        }
+    }
+
+    /// Lets programs ask much of the master for a short time.
+    fn hurry_programs(&mut self) {
+        self.office.busy_until = self.now + BUSY_TIME;
+        for task in 0..self.tasks.len() {
+            if self.tasks[task].role == ProgramRole::Worker && self.prng.chance(BUSY_PER_MILLE) {
+                self.plan_step(task);
+            }
+        }
+    }
+
+    /// Returns whether programs ask much of the master just now.
+    pub fn is_busy(&self) -> bool {
+        self.now < self.office.busy_until
+    }
+
+    /// Lets the operator end all drains, and add the hosts that were deleted.
+    pub fn restore_hosts(&mut self) {
+        let drained = std::mem::take(&mut self.office.drained);
+        if !drained.is_empty() {
+            self.queue_operator_request(Request::DrainHosts { names: lines(&drained), drain: false });
+        }
+        let deleted = std::mem::take(&mut self.office.deleted);
+        if !deleted.is_empty() {
+            self.queue_operator_request(Request::AddHosts(lines(&deleted)));
+        }
+    }
+}
