@@ -523,10 +523,12 @@ mod tests {
                 Frame::GroupChanged { change, .. } => changes.note(change),
                 Frame::StartOrder { order, .. } => orders.note(order),
                 Frame::StartNews { news, .. } => news_of_starts.note(news),
-                Frame::MasterState(state) => {
-                    states.note(state);
-                    if let MasterState::Group(group) = state {
-                        places.note(&group.place);
+                Frame::MasterState(parts) => {
+                    for state in parts {
+                        states.note(state);
+                        if let MasterState::Group(group) = state {
+                            places.note(&group.place);
+                        }
                     }
                 }
                 _ => {}

@@ -1,4 +1,4 @@
-//! What only the master knows, in parts that each fit into a frame. The present master sends it to the next one
+//! What only the master knows. The present master sends it to the next one
 //! ([`crate::wire::Frame::MasterState`]).
 use crate::hostfile::{HostLine, Options};
 use crate::proto::{ByteBuf, Message};

@@ -291,8 +291,9 @@ pub enum Frame {
     MasterOffered,
     /// To the master: the answer to `MasterOffered`.
     MasterAccepted,
-    /// Master to the host that is to be the master: a part of what only the master knows.
-    MasterState(MasterState),
+    /// Master to the host that is to be the master: what only the master knows, all of it. One frame may be longer than what may
+    /// wait for a host; several may not.
+    MasterState(Vec<MasterState>),
     /// Master to all: that host is the master from now on, after everything that the sender has sent as the master.
     NewMaster { master: Tid },
     /// To the new master: the sender follows it from now on. `clients` are the living tasks of the sender for which the master

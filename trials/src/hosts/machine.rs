@@ -2,6 +2,7 @@
 
 use super::network::{Host, Network, is_daemon};
 use crate::conform::compile::folder;
+use crate::conform::execute::{End, wait};
 use crate::conform::machine::{POLL_INTERVAL, Side, path};
 use crate::debian_pvm;
 use crate::processes::signal;
@@ -139,29 +140,39 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Adds hosts through the console.
+    /// Adds hosts through the console of the first host.
     pub fn add(&self, names: &[&str]) -> Result<()> {
-        let said = self.console(self.first(), &format!("add {}\n", names.join(" ")), ADD_TIMEOUT)?;
+        self.add_from(self.first(), names)
+    }
+
+    /// Adds hosts through the console of a host.
+    pub fn add_from(&self, host: &Host, names: &[&str]) -> Result<()> {
+        let said = self.console(host, &format!("add {}\n", names.join(" ")), ADD_TIMEOUT)?;
         let wanted = format!("\n{} successful\n", names.len());
-        ensure!(said.contains(&wanted), "adding hosts to {}: {said}\n{}", self.side, self.log(self.first()));
+        ensure!(said.contains(&wanted), "adding hosts to {}: {said}\n{}", self.side, self.log(host));
         Ok(())
     }
 
     /// Runs a console on a host with these lines as its input. Returns its output.
     pub fn console(&self, host: &Host, lines: &str, time: Duration) -> Result<String> {
+        Ok(self.tool(host, &[], lines, time)?.1)
+    }
+
+    /// Runs `pvm` on a host with these arguments, and these lines as its input. Returns how it ended, and its output.
+    pub fn tool(&self, host: &Host, arguments: &[&str], lines: &str, time: Duration) -> Result<(End, String)> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let (input, said) = (self.folder.join(format!("input{number}")), self.folder.join(format!("said{number}")));
         fs::write(&input, lines)?;
         let output = File::create(&said)?;
         let mut command = self.command(host, &self.side.programs().join("pvm"));
-        command.stdin(File::open(&input)?).stderr(output.try_clone()?).stdout(output);
-        let end = crate::conform::execute::wait(&mut command, time)?;
+        command.args(arguments).stdin(File::open(&input)?).stderr(output.try_clone()?).stdout(output);
+        let end = wait(&mut command, time)?;
         let text = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
-        if end == crate::conform::execute::End::Timeout {
-            bail!("the console on {} hangs at `{}`: {text}", host.name, lines.trim());
+        if end == End::Timeout {
+            bail!("`pvm {}` on {} hangs at `{}`: {text}", arguments.join(" "), host.name, lines.trim());
         }
-        Ok(text)
+        Ok((end, text))
     }
 
     /// Returns whether the first daemon still runs.

@@ -171,6 +171,10 @@ impl Core {
         self.acks.expect(host, Ack::Following, self.now);
         self.awaited.insert(host, Vec::new());
     }
+    /// Returns whether some host does not follow this master yet.
+    pub fn awaits_hosts(&self) -> bool {
+        !self.awaited.is_empty()
+    }
     /// Returns whether a host does not follow this master yet.
     pub fn is_awaited(&self, host: Tid) -> bool {
         self.awaited.contains_key(&host)

@@ -137,7 +137,7 @@ impl Parts {
             }
             Frame::MasterOffered if from_master && !core.halting => core.send_master(Frame::MasterAccepted),
             Frame::MasterAccepted if core.is_master() => self.master_accepted(core, from),
-            Frame::MasterState(part) if from_master => self.membership.moving.keep_part(part),
+            Frame::MasterState(parts) if from_master => self.membership.moving.keep_state(parts),
             Frame::NewMaster { master } if from_master && !core.halting => match master {
                 master if master == core.own_host() => self.take_office(core),
                 master if master != from && core.hosts.is_here(master) => self.follow(core, master, false),

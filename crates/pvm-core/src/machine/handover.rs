@@ -7,7 +7,8 @@
 //! 3. A host that follows says so to the new master, and which of its tasks live. Behind that it sends again what the former
 //!    master may not have handled: requests without an answer, arrivals at barriers, suspicions. So each request is decided once.
 //! 4. If the next master dies before it has the office, which takes a round trip, the machine ends like one whose master dies.
-//! 5. The new master may hear of a host before it has the office: then that host's frames wait here. And what it sends to a
+//! 5. The new master deletes hosts only when all follow it, so that each of them is told.
+//! 6. The new master may hear of a host before it has the office: then that host's frames wait here. And what it sends to a
 //!    host waits until that host follows: before, the host would take it from nobody but the former master.
 use super::action::Action;
 use super::core::Core;
@@ -26,8 +27,13 @@ use crate::wire::Frame;
 use std::collections::BTreeMap;
 
 impl Parts {
-    /// At the master: hands over if that is wanted and nothing is under way.
+    /// At the master: decides what had to wait until all hosts follow it, and hands over if that is wanted and nothing is under
+    /// way.
     pub fn hand_over_if_due(&mut self, core: &mut Core) {
+        for (task, wait, request) in self.membership.take_deletions(core) {
+            self.decide(core, task, wait, request);
+            self.settle(core);
+        }
         if !self.membership.moving.is_wanted() || core.halting {
             return;
         }
@@ -70,9 +76,7 @@ impl Parts {
         self.servers.retire_hoster(core);
         self.settle(core);
         self.groups.confirm_releases(core);
-        for part in self.master_state(core) {
-            core.send_host(next, Frame::MasterState(part));
-        }
+        core.send_host(next, Frame::MasterState(self.master_state(core)));
         for host in core.hosts.others() {
             core.send_host(host, Frame::NewMaster { master: next });
         }

@@ -2,7 +2,6 @@
 use super::action::Action;
 use super::core::Core;
 use super::fabrics::Wanted;
-use super::membership::Membership;
 use super::parts::Parts;
 use super::servers::MessageTargets;
 use super::{control, groups, limits, membership, notify, spawn, tasks};
@@ -32,8 +31,7 @@ impl Parts {
 
     /// Decides a request of a task of this host or another.
     pub fn decide(&mut self, core: &mut Core, from: Tid, wait: u32, request: Request) {
-        let Membership { moving, joining, .. } = &mut self.membership;
-        let Some(request) = moving.hold(core, joining, from, wait, request) else { return };
+        let Some(request) = self.membership.hold(core, from, wait, request) else { return };
         let answer = match request {
             Request::Connect(tid) => tasks::connect(core, from, tid),
             Request::Direct { to, cause } => return self.directs.ask(core, from, wait, to, cause),

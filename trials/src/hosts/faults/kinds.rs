@@ -5,7 +5,8 @@ use super::Run;
 use super::chief::Chief;
 use super::fabrics::{self, Way};
 use super::links;
-use crate::hosts::network::name_of;
+use crate::conform::execute::End;
+use crate::hosts::network::{Host, name_of};
 use crate::machine::wait_until;
 use crate::processes::signal;
 use anyhow::{Context, Result, ensure};
@@ -39,6 +40,8 @@ const GIVEN_UP_TIME: Duration = Duration::from_secs(25);
 /// sometimes the time limit for a connection without progress.
 const HOLE_BYTES: u32 = 700;
 const HOLE_MS: [u64; 2] = [20_000, 45_000];
+/// How many seconds the tasks of a drained host have to end, which they do not use.
+const DRAIN_SECONDS: &str = "1";
 /// How often connections are killed, and the pause before each time.
 const KILLS: u32 = 6;
 const KILL_PAUSE: Duration = Duration::from_millis(1500);
@@ -52,6 +55,9 @@ pub enum Fault {
     TaskStopped,
     DaemonKilled,
     MasterKilled,
+    FirstHostDeleted,
+    FirstHostDrained,
+    FirstHostsDeleted,
     DaemonStopped,
     ShortCut,
     LongCut,
@@ -73,11 +79,14 @@ pub enum Fault {
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Fault; 21] = [
+    pub const ALL: [Fault; 24] = [
         Fault::TaskKilled,
         Fault::TaskStopped,
         Fault::DaemonKilled,
         Fault::MasterKilled,
+        Fault::FirstHostDeleted,
+        Fault::FirstHostDrained,
+        Fault::FirstHostsDeleted,
         Fault::DaemonStopped,
         Fault::ShortCut,
         Fault::LongCut,
@@ -104,6 +113,9 @@ impl Fault {
             Fault::TaskStopped => "task-stopped",
             Fault::DaemonKilled => "daemon-killed",
             Fault::MasterKilled => "master-killed",
+            Fault::FirstHostDeleted => "first-host-deleted",
+            Fault::FirstHostDrained => "first-host-drained",
+            Fault::FirstHostsDeleted => "first-hosts-deleted",
             Fault::DaemonStopped => "daemon-stopped",
             Fault::ShortCut => "short-cut",
             Fault::LongCut => "long-cut",
@@ -131,6 +143,9 @@ impl Fault {
             Fault::TaskStopped => "SIGSTOP of a task for 35 s",
             Fault::DaemonKilled => "SIGKILL of a daemon",
             Fault::MasterKilled => "SIGKILL of the first daemon",
+            Fault::FirstHostDeleted => "the first host is deleted",
+            Fault::FirstHostDrained => "the first host is drained",
+            Fault::FirstHostsDeleted => "the first host is deleted, then the next master's",
             Fault::DaemonStopped => "SIGSTOP of a daemon for 30 s",
             Fault::ShortCut => "a host is cut off for 5 s",
             Fault::LongCut => "a host is cut off for 60 s",
@@ -157,9 +172,20 @@ impl Fault {
         Fault::ALL.into_iter().find(|fault| fault.name() == name).with_context(|| format!("faults: {}", names()))
     }
 
-    /// Returns whether the fault makes the machine lose a host.
+    /// Returns whether the fault makes the machine lose hosts.
     pub fn loses_host(self) -> bool {
-        matches!(self, Fault::DaemonKilled | Fault::DaemonStopped | Fault::LongCut | Fault::LinkDown)
+        let is_loss = matches!(self, Fault::DaemonKilled | Fault::DaemonStopped | Fault::LongCut | Fault::LinkDown);
+        is_loss || self.is_of_first_hosts()
+    }
+
+    /// Returns whether the fault is about the first host, and those that become the master after it.
+    pub fn is_of_first_hosts(self) -> bool {
+        matches!(self, Fault::FirstHostDeleted | Fault::FirstHostDrained | Fault::FirstHostsDeleted)
+    }
+
+    /// Returns how many hosts the fault is about.
+    pub fn victims(self) -> usize {
+        if self == Fault::FirstHostsDeleted { 2 } else { 1 }
     }
 
     /// Returns whether the fault is one of a fabric, so that there must be one.
@@ -214,7 +240,14 @@ impl Fault {
             }
             Fault::DaemonKilled => {
                 signal(run.victim().daemon().context("a daemon there")?, Signal::KILL);
-                lost(chief, CLOSED_TIME)
+                lost(chief, 1, CLOSED_TIME)
+            }
+            Fault::FirstHostDeleted | Fault::FirstHostDrained | Fault::FirstHostsDeleted => {
+                for index in run.victims() {
+                    let any = run.random.usize(index..run.network.hosts().len());
+                    leave(self, run, &run.network.hosts()[any], &run.network.hosts()[index])?;
+                }
+                lost(chief, run.victims().len(), NOTICE_TIME)
             }
             Fault::DaemonStopped => stop(run, chief),
             Fault::ShortCut => {
@@ -271,17 +304,30 @@ fn link_up(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the chief has received the notifies for the lost host and its tasks.
-fn lost(chief: &mut Chief, time: Duration) -> Result<()> {
+/// Makes a host leave the machine, by a command on it or on another one.
+fn leave(fault: Fault, run: &Run, on: &Host, host: &Host) -> Result<()> {
+    let name = host.name.as_str();
+    let words = match fault {
+        Fault::FirstHostDrained => &["drain", "--timeout", DRAIN_SECONDS, name][..],
+        _ => &["delete", name],
+    };
+    let (end, said) = run.machine.tool(on, words, "", super::CONSOLE_TIME)?;
+    let is_well = end == End::Exit(0) && said.contains("deleted");
+    ensure!(is_well, "`pvm {}` on {}: {}{said}", words.join(" "), on.name, end.last_line());
+    Ok(())
+}
+
+/// Waits until the chief has received the notifies for the lost hosts and their tasks.
+fn lost(chief: &mut Chief, hosts: usize, time: Duration) -> Result<()> {
     let count = |lines: &[String], beginning: &str| lines.iter().filter(|line| line.starts_with(beginning)).count();
-    chief.wait("the host's loss", time, |lines| count(lines, "lost ") >= 1 && count(lines, "exit ") >= 2)
+    chief.wait("the host's loss", time, |lines| count(lines, "lost ") >= hosts && count(lines, "exit ") >= 2 * hosts)
 }
 
 fn stop(run: &Run, chief: &mut Chief) -> Result<()> {
     let began = Instant::now();
     let daemon = run.victim().daemon().context("a daemon there")?;
     signal(daemon, Signal::STOP);
-    let noticed = lost(chief, NOTICE_TIME);
+    let noticed = lost(chief, 1, NOTICE_TIME);
     if noticed.is_ok() {
         std::thread::sleep(STOPPED_TIME.saturating_sub(began.elapsed()));
     }
@@ -292,7 +338,7 @@ fn stop(run: &Run, chief: &mut Chief) -> Result<()> {
 /// Waits until the chief knows that the host is lost, until the host's processes have ended, and until the cut is over.
 fn cut_off(run: &Run, chief: &mut Chief) -> Result<()> {
     let began = Instant::now();
-    lost(chief, NOTICE_TIME)?;
+    lost(chief, 1, NOTICE_TIME)?;
     ensure!(wait_until(NOTICE_TIME, || run.victim().processes().is_empty()), "the host that is cut off does not end");
     std::thread::sleep(CUT_TIMES[1].saturating_sub(began.elapsed()));
     Ok(())

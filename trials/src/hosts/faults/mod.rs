@@ -157,9 +157,9 @@ pub struct Run<'a> {
     machine: Machine<'a>,
     fault: Fault,
     random: fastrand::Rng,
-    /// The index of the host with the fault; never that of the first host.
+    /// The index of the host with the fault; that of the first host if the fault is about it.
     victim: usize,
-    /// Whether that host will be lost.
+    /// Whether that host will be lost, and those after it that have the fault, too.
     loses_victim: bool,
     /// The provider of the fabric that messages may take.
     fabric: Option<&'a str>,
@@ -168,7 +168,7 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(network: &'a Network, fault: Fault, seed: u64, side: Side, fabric: Option<&'a str>) -> Result<Run<'a>> {
         let mut random = fastrand::Rng::with_seed(seed);
-        let victim = random.usize(1..HOSTS);
+        let victim = if fault.is_of_first_hosts() { 0 } else { random.usize(1..HOSTS) };
         // The seed decides whether data links are encrypted.
         let trusted = fault.is_of_data_links() && seed % 2 == 0;
         let trusted = trusted.then(|| ("PVM_TRUSTED_NET".to_owned(), "1".to_owned()));
@@ -181,6 +181,16 @@ impl<'a> Run<'a> {
 
     fn victim(&self) -> &'a Host {
         &self.network.hosts()[self.victim]
+    }
+
+    /// Returns the indices of the hosts with the fault.
+    fn victims(&self) -> std::ops::Range<usize> {
+        self.victim..self.victim + self.fault.victims()
+    }
+
+    /// Returns the host of the chief, which stays in the machine.
+    fn chief_host(&self) -> &'a Host {
+        if self.fault.is_of_first_hosts() { &self.network.hosts()[HOSTS - 1] } else { self.machine.first() }
     }
 
     fn all(&mut self) -> Result<String> {
@@ -200,7 +210,7 @@ impl<'a> Run<'a> {
         let said = self.check_accounts(&mut chief)?;
         self.check_tables(&self.present())?;
         if self.loses_victim {
-            self.check_lost_host_can_rejoin(&mut chief)?;
+            self.check_lost_hosts_can_rejoin(&mut chief)?;
         }
         chief.end()?;
         self.halt()?;
@@ -219,7 +229,7 @@ impl<'a> Run<'a> {
             (false, false) => "1",
         };
         let longest = if self.fault == Fault::TaskKilled { 4_000_000 } else { 400_000 };
-        let mut command = self.machine.command(self.machine.first(), &program(PROGRAM));
+        let mut command = self.machine.command(self.chief_host(), &program(PROGRAM));
         command.arg(route).arg(longest.to_string());
         command.args(self.network.hosts().iter().map(|host| host.name.as_str()));
         Chief::start(&mut command)
@@ -228,7 +238,7 @@ impl<'a> Run<'a> {
     /// Returns the names of the hosts that must be in the table now.
     fn present(&self) -> Vec<&'a str> {
         let hosts = self.network.hosts().iter().enumerate();
-        let stays = |(index, _): &(usize, &Host)| !(self.loses_victim && *index == self.victim);
+        let stays = |(index, _): &(usize, &Host)| !(self.loses_victim && self.victims().contains(index));
         hosts.filter(stays).map(|(_, host)| host.name.as_str()).collect()
     }
 
@@ -237,13 +247,17 @@ impl<'a> Run<'a> {
         let line = chief.settle()?;
         let dead = line.split(' ').find_map(|word| word.strip_prefix("dead=")).unwrap_or_default();
         let lost = line.split(' ').find_map(|word| word.strip_prefix("lost=")).unwrap_or_default();
-        let (host, first) = (format!("{:x}", (self.victim + 1) << 18), 2 * self.victim);
+        let list = |numbers: Vec<String>| numbers.join(",");
+        let tasks =
+            list(self.victims().flat_map(|host| [2 * host, 2 * host + 1]).map(|task| task.to_string()).collect());
+        let hosts = list(self.victims().map(|host| format!("{:x}", (host + 1) << 18)).collect());
+        let first = 2 * self.victim;
         if self.fault.may_lose_host() {
             self.loses_victim = !lost.is_empty();
         }
         match self.fault {
             _ if self.loses_victim => {
-                ensure!(dead == format!("{first},{}", first + 1) && lost == host, "lost something else: {line}");
+                ensure!(dead == tasks && lost == hosts, "lost something else: {line}");
             }
             Fault::TaskKilled => {
                 ensure!(dead == first.to_string() || dead == (first + 1).to_string(), "another task died: {line}");
@@ -289,17 +303,17 @@ impl<'a> Run<'a> {
         hosts.map(table).collect()
     }
 
-    /// Checks that the lost host's processes have ended by themselves, and that it can be added as a new host.
-    fn check_lost_host_can_rejoin(&mut self, chief: &mut Chief) -> Result<()> {
-        let victim = self.victim();
-        ensure!(
-            wait_until(END_TIME, || victim.processes().is_empty()),
-            "left running on the lost host: {:?}",
-            victim.processes().into_iter().map(super::network::name_of).collect::<Vec<_>>()
-        );
-        self.machine.add(&[&victim.name])?;
-        chief.wait("the host to be added", AGREE_TIME, |lines| {
-            lines.iter().filter(|line| line.starts_with("added ")).count() == 1
+    /// Checks that the processes of the lost hosts have ended by themselves, and that the hosts can be added as new ones.
+    fn check_lost_hosts_can_rejoin(&mut self, chief: &mut Chief) -> Result<()> {
+        let victims = &self.network.hosts()[self.victims()];
+        let left = || victims.iter().flat_map(Host::processes).collect::<Vec<u32>>();
+        let ended = wait_until(END_TIME, || left().is_empty());
+        let names: Vec<String> = left().into_iter().map(super::network::name_of).collect();
+        ensure!(ended, "left running on the lost hosts: {names:?}");
+        let names: Vec<&str> = victims.iter().map(|host| host.name.as_str()).collect();
+        self.machine.add_from(self.chief_host(), &names)?;
+        chief.wait("the hosts to be added", AGREE_TIME, |lines| {
+            lines.iter().filter(|line| line.starts_with("added ")).count() == names.len()
         })?;
         let all: Vec<&str> = self.network.hosts().iter().map(|host| host.name.as_str()).collect();
         self.check_tables(&all)?;

@@ -154,7 +154,9 @@ impl Groups {
     }
 
     /// Takes the groups of the former master, which has died, as the deputy has kept them.
-    pub fn succeed(&mut self, core: &mut Core, shadow: GroupShadow) {
+    pub fn succeed(&mut self, core: &mut Core, mut shadow: GroupShadow) {
+        // A group without members was about to begin: its first member asks again.
+        shadow.0.retain(|_, group| group.size() > 0);
         // Numbers that the former master has given, and that did not come here, are not given again.
         self.shared.skip_numbers();
         self.last = self.last.wrapping_add(NUMBERS_SKIPPED);

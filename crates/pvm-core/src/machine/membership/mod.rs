@@ -30,7 +30,7 @@ use super::pending_acks::{Ack, TIMEOUTS_MAX};
 use crate::codes::{Code, SM_HOSTX};
 use crate::encoding::Writer;
 use crate::fabric::Wish;
-use crate::proto::{ByteBuf, Reply};
+use crate::proto::{ByteBuf, Reply, Request};
 use crate::tid::Tid;
 use crate::time::Time;
 use crate::wire::{Frame, HostEntry, HostOptions, MachineSettings};
@@ -55,6 +55,8 @@ pub(super) struct Membership {
     pub joining: Joining,
     pub draining: Draining,
     pub moving: Moving,
+    /// At a new master: requests to delete hosts, until all hosts follow it. What a host is told before does not reach it.
+    deletions: Vec<HeldRequest>,
     pub data_links: DataLinks,
     suspicions: Suspicions,
     /// At the master: the reasons why hosts were lost most recently, the newest first.
@@ -66,14 +68,14 @@ impl SubMachine for Membership {
         "adds"
     }
     fn is_idle(&self) -> bool {
-        self.joining.is_idle() && self.draining.is_idle() && !self.moving.is_wanted()
+        self.is_idle_but_moving() && !self.moving.is_wanted()
     }
     /// Handles an event after all other sub-machines: they have already dropped their state of a lost host, or sent the
     /// notifies about a new host.
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         match event {
             Event::HostGone(host) if core.is_master() => {
-                self.moving.forget(|asker| asker.host() == *host);
+                self.forget_held(|asker| asker.host() == *host);
                 if !core.halting {
                     broadcast_table_change(core, &[], &[*host]);
                     if let Some(manager) = core.roles.manager {
@@ -86,7 +88,7 @@ impl SubMachine for Membership {
             }
             Event::TaskLeft { tid, .. } | Event::ClientLeft { tid, .. } => {
                 self.draining.forget(|asker| asker == *tid);
-                self.moving.forget(|asker| asker == *tid);
+                self.forget_held(|asker| asker == *tid);
             }
             Event::HostsJoined(_) => self.joining.answer_add(core),
             Event::HosterGone => self.fail_add(core, Code::DSysErr),
@@ -210,7 +212,7 @@ impl Membership {
     }
 
     /// Returns the text that reports the loss of a host, and remembers it for
-    /// [`Request::LostHosts`](crate::proto::Request).
+    /// [`Request::LostHosts`].
     pub fn remember_loss(&mut self, core: &mut Core, host: Tid, why: &str) -> String {
         let text = format!("host {} is out of the machine: {why}", core.hosts.name_of(host));
         self.lost_hosts.truncate(LOST_HOSTS_MAX - 1);
@@ -270,6 +272,24 @@ impl Membership {
 
     // ----- another master
 
+    /// Takes a request if it has to wait, because the master moves or has just moved; otherwise returns it.
+    pub fn hold(&mut self, core: &Core, from: Tid, wait: u32, request: Request) -> Option<Request> {
+        if matches!(request, Request::DeleteHosts(_)) && core.awaits_hosts() && !core.halting {
+            self.deletions.push((from, wait, request));
+            return None;
+        }
+        self.moving.hold(core, &self.joining, from, wait, request)
+    }
+    /// Takes the requests to delete hosts, if all hosts follow this master.
+    pub fn take_deletions(&mut self, core: &Core) -> Vec<HeldRequest> {
+        if core.awaits_hosts() { Vec::new() } else { std::mem::take(&mut self.deletions) }
+    }
+    /// Forgets the requests of tasks that have gone.
+    fn forget_held(&mut self, is_gone: impl Fn(Tid) -> bool) {
+        self.deletions.retain(|(task, ..)| !is_gone(*task));
+        self.moving.forget(is_gone);
+    }
+
     /// Adds hosts at the order of a resource manager. While the master is about to move, it must ask again.
     pub fn add_managed_hosts(&mut self, core: &mut Core, asker: Asker, names: Vec<ByteBuf>) {
         match self.moving.is_wanted() {
@@ -280,7 +300,7 @@ impl Membership {
 
     /// Returns whether nothing is under way but the move of the master.
     pub fn is_idle_but_moving(&self) -> bool {
-        self.joining.is_idle() && self.draining.is_idle()
+        self.joining.is_idle() && self.draining.is_idle() && self.deletions.is_empty()
     }
     /// Returns why hosts were lost, the newest first.
     pub fn lost_host_reasons(&self) -> Vec<String> {

@@ -22,7 +22,7 @@ pub(in crate::machine) enum Moving {
     Stays,
     /// It is to move to another host than these. `offered`: that host was asked whether it lives.
     Wanted { named: BTreeSet<Tid>, held: Vec<HeldRequest>, offered: Option<Tid> },
-    /// It is to move here: what only the master knows, so far.
+    /// It is to move here: what only the master knows.
     Comes(Vec<MasterState>),
 }
 
@@ -92,15 +92,12 @@ impl Moving {
         }
     }
 
-    /// Keeps a part of what only the master knows.
-    pub fn keep_part(&mut self, part: MasterState) {
-        match self {
-            Moving::Comes(parts) => parts.push(part),
-            _ => *self = Moving::Comes(vec![part]),
-        }
+    /// Keeps what only the master knows.
+    pub fn keep_state(&mut self, parts: Vec<MasterState>) {
+        *self = Moving::Comes(parts);
     }
 
-    /// Takes all that only the master knows.
+    /// Takes what only the master knows.
     pub fn take_parts(&mut self) -> Vec<MasterState> {
         match std::mem::take(self) {
             Moving::Comes(parts) => parts,

@@ -170,6 +170,34 @@ fn the_first_host_drains_like_any_other_and_may_come_back_under_another_number()
 }
 
 #[test]
+fn the_former_master_is_told_to_leave_although_other_hosts_follow_sooner() {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(5, seed);
+        let four = fleet.task(Fleet::host(4));
+        assert_eq!(fleet.ask(four, Request::DeleteHosts(names(&["h1", "h5"]))), Some(Reply::Codes(vec![0, 0])));
+        fleet.settle();
+        assert_eq!(fleet.living(), [2, 3, 4].map(Fleet::host), "seed {seed}");
+        let lost = fleet.log.iter().find(|(.., line)| line.contains("lost the master"));
+        assert!(lost.is_none(), "seed {seed}: {lost:?}");
+    }
+}
+
+#[test]
+fn what_the_next_master_needs_is_one_frame_however_much_it_is() {
+    let mut fleet = Fleet::new(3, 11);
+    let three = fleet.task(Fleet::host(3));
+    for number in 0..20 {
+        fleet.ask(three, put(&format!("box {number}"), three, 0));
+        fleet.ask(three, join(&format!("group {number}")));
+    }
+    fleet.ask(three, delete("h1"));
+    fleet.settle();
+    assert_eq!((fleet.master(), fleet.states_sent), (Some(Fleet::host(2)), 1));
+    let Some(Reply::Mailboxes(boxes)) = fleet.ask(three, Request::MailboxInfo { pattern: text("") }) else { panic!() };
+    assert_eq!(boxes.len(), 20);
+}
+
+#[test]
 fn the_last_host_stays() {
     let mut fleet = Fleet::new(2, 5);
     let one = fleet.task(MASTER);
