@@ -8,7 +8,7 @@ tool=target/languagetool
 [ -d "$tool/lib" ] || mvn -q -B -f docs/style/pom.xml dependency:copy-dependencies -DoutputDirectory="$PWD/$tool/lib"
 off=$(sed -n 's/^\([A-Z_0-9]*\)\t.*/\1/p' docs/style/off.txt | paste -sd,)
 if [ $# -eq 0 ]; then
-    set -- *.md docs/README.md docs/benchmarks.md docs/dependencies.md docs/glossary.md docs/internals.md \
+    set -- *.md docs/README.md docs/availability.md docs/benchmarks.md docs/dependencies.md docs/glossary.md docs/internals.md \
         docs/packaging.md docs/python.md docs/security.md docs/testing.md docs/undocumented-behaviour.md docs/decisions/*.md docs/protocols/*.md docs/guide/src/*.md tests/*/README.md examples/README.md \
         man/*.[17] man/calls/*.toml
 fi

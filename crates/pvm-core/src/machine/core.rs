@@ -136,12 +136,17 @@ impl Core {
     }
     /// Lets the actions go on that have waited for marks up to that one.
     pub fn release(&mut self, mark: u64) {
-        while let Some((_, actions)) = self.held.pop_front_if(|(held, _)| *held <= mark) {
-            self.released.extend(actions);
+        while self.held.front().is_some_and(|(held, _)| *held <= mark) {
+            self.released.extend(self.held.pop_front().into_iter().flat_map(|(_, actions)| actions));
         }
     }
     pub fn release_all(&mut self) {
         self.release(u64::MAX);
+    }
+    /// Puts actions before all that do not wait for the deputy.
+    pub fn do_next(&mut self, actions: VecDeque<Action>) {
+        let later = std::mem::replace(&mut self.released, actions);
+        self.released.extend(later);
     }
     /// Returns whether no action waits for the deputy.
     pub fn holds_nothing(&self) -> bool {

@@ -19,8 +19,10 @@ use crate::time::Time;
 use crate::wire::{Backup, Frame, HostEntry};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// For how many silence limits the deputy keeps answers. A host that has not got an answer by then is lost.
+/// For how many silence limits the deputy keeps answers, and how many bytes of them. A host that has not got an answer by then is
+/// lost, or was answered before many others.
 const ANSWERS_KEPT: u32 = 3;
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// How many bytes may be on the way to the deputy, and after how many it says that it keeps them. More could be more than may
 /// wait for a host.
@@ -66,7 +68,8 @@ pub(super) struct Shadow {
     pub groups: GroupShadow,
     answers: BTreeMap<(Tid, u32), Reply>,
     /// The answers, the oldest first.
-    answer_times: VecDeque<(Time, (Tid, u32))>,
+    answer_times: VecDeque<(Time, (Tid, u32), usize)>,
+    answer_bytes: usize,
 }
 
 impl SubMachine for Deputies {
@@ -161,15 +164,16 @@ impl Deputies {
         if self.host() != Some(from) || number > self.sent {
             return;
         }
-        if number > self.kept {
-            core.acks.received(from, Ack::Backup);
-            self.kept = number;
+        if number <= self.kept {
+            return;
         }
+        self.kept = number;
+        core.acks.received(from, Ack::Backup);
         if !self.has_all() {
             core.acks.expect(from, Ack::Backup, core.now);
         }
-        while let Some((_, bytes)) = self.marks.pop_front_if(|(mark, _)| *mark <= number) {
-            self.on_way -= bytes;
+        while self.marks.front().is_some_and(|(mark, _)| *mark <= number) {
+            self.on_way -= self.marks.pop_front().map_or(0, |(_, bytes)| bytes);
         }
         self.send_queued(core, from);
         core.release(self.kept);
@@ -212,6 +216,12 @@ impl Deputies {
         }
     }
 
+    /// Forgets the deputy of the former master.
+    pub fn forget(&mut self, core: &mut Core) {
+        core.deputy = None;
+        self.shadow = None;
+    }
+
     /// Takes what this deputy keeps.
     pub fn take_shadow(&mut self) -> Option<Box<Shadow>> {
         self.shadow.take()
@@ -229,20 +239,28 @@ impl Shadow {
             groups: GroupShadow::default(),
             answers: BTreeMap::new(),
             answer_times: VecDeque::new(),
+            answer_bytes: 0,
         }
     }
 
     fn keep_answer(&mut self, core: &Core, key: (Tid, u32), reply: Reply) {
         let keep = core.settings.host_timeout * ANSWERS_KEPT;
-        while let Some((when, old)) = self.answer_times.front().copied().filter(|(when, _)| *when + keep < core.now) {
-            self.answer_times.pop_front();
+        let bytes = answer_weight(&reply);
+        self.answer_bytes += bytes;
+        self.answers.insert(key, reply);
+        self.answer_times.push_back((core.now, key, bytes));
+        let is_old = |shadow: &Shadow| {
+            let first = shadow.answer_times.front();
+            first.is_some_and(|(when, ..)| *when + keep < core.now) || shadow.answer_bytes > ANSWER_BYTES_MAX
+        };
+        while is_old(self) {
+            let Some((_, old, bytes)) = self.answer_times.pop_front() else { return };
+            self.answer_bytes -= bytes;
             // A newer answer to a request with the same number stays.
-            if !self.answer_times.iter().any(|(later, key)| *key == old && *later > when) {
+            if !self.answer_times.iter().any(|(_, key, _)| *key == old) {
                 self.answers.remove(&old);
             }
         }
-        self.answers.insert(key, reply);
-        self.answer_times.push_back((core.now, key));
     }
 
     /// Takes the answers to requests of each host.
@@ -251,15 +269,24 @@ impl Shadow {
     }
 }
 
+/// The bytes that a piece takes besides long parts.
+const REST: usize = 256;
+
 /// Returns about how many bytes a piece takes.
 fn weight(piece: &Backup) -> usize {
-    const REST: usize = 256;
     REST + match piece {
         Backup::State(MasterState::Entry(entry)) => entry.name.len() + entry.message.body.len(),
         Backup::State(MasterState::Group(group)) => group.members.len() * REST / 4,
         Backup::Table { hosts, .. } => hosts.len() * REST,
-        Backup::Answer { reply: Reply::Info(message), .. } => message.body.len(),
-        Backup::Answer { reply: Reply::Tasks(tasks), .. } => tasks.len() * REST,
+        Backup::Answer { reply, .. } => answer_weight(reply),
+        _ => 0,
+    }
+}
+
+fn answer_weight(reply: &Reply) -> usize {
+    REST + match reply {
+        Reply::Info(message) => message.body.len(),
+        Reply::Tasks(tasks) => tasks.len() * REST,
         _ => 0,
     }
 }

@@ -130,6 +130,7 @@ impl Parts {
     /// Follows another master from now on. `has_died`: the former one has died.
     pub fn follow(&mut self, core: &mut Core, master: Tid, has_died: bool) {
         core.hosts.set_master(master);
+        self.deputies.forget(core);
         core.log(format!("host {} is the master from now on", core.hosts.name_of(master)));
         core.push(Action::MasterChanged);
         core.want_link(master);
@@ -150,6 +151,7 @@ impl Parts {
     pub fn take_office(&mut self, core: &mut Core) {
         let own = core.own_host();
         core.hosts.set_master(own);
+        self.deputies.forget(core);
         core.log("this host is the master from now on");
         core.push(Action::MasterChanged);
         for host in core.hosts.others() {

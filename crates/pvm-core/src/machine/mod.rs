@@ -376,9 +376,10 @@ impl Machine {
     /// Sends messages that the daemon made for one action, like the records of [`Action::Trace`]. The messages precede
     /// all later actions, so that a collector receives the news of a task's end before the end of the task's output.
     pub fn handle_messages_made(&mut self, messages: impl IntoIterator<Item = Message>) {
-        let mut later = std::mem::take(&mut self.core.actions);
+        let later = std::mem::take(&mut self.core.actions);
         messages.into_iter().for_each(|message| self.core.send_message(message));
-        self.core.actions.append(&mut later);
+        let made = std::mem::replace(&mut self.core.actions, later);
+        self.core.do_next(made);
     }
 
     /// Answers [`Action::TellTime`] with the time of day.

@@ -87,7 +87,8 @@ impl Membership {
             (_, call) => call,
         };
         if call == Call::Awaited && how == LinkBreak::Ended {
-            return self.link_ended(core, host, "it has closed the connection");
+            // That is no proof for a new master: a master that has removed this host closes the connection, too.
+            return self.link_lost(core, host, "it has closed the connection");
         }
         set_state(core, host, State::Broken(call));
         self.watch_link(core, host);

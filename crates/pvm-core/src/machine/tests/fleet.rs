@@ -152,6 +152,11 @@ pub(in crate::machine) fn mix(value: &ChainValue) -> ChainValue {
 impl Fleet {
     /// Makes a machine of that many hosts: the master `h1`, then `h2` and so on.
     pub fn new(hosts: usize, seed: u64) -> Fleet {
+        Fleet::with_master_at(vec![Fleet::address_of(MASTER)], hosts, seed)
+    }
+
+    /// Likewise; the master can be called at these addresses.
+    pub fn with_master_at(addresses: Vec<SocketAddr>, hosts: usize, seed: u64) -> Fleet {
         let mut fleet = Fleet {
             now: Duration::from_secs(1),
             nodes: BTreeMap::new(),
@@ -179,6 +184,7 @@ impl Fleet {
             prng: Prng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         };
         fleet.boot(MASTER, "h1", Rank::Master);
+        fleet.machine(MASTER).set_addresses(addresses);
         if hosts > 1 {
             let adder = fleet.task(MASTER);
             let names = (2..=hosts).map(|number| text(&format!("h{number}"))).collect();
@@ -207,7 +213,7 @@ impl Fleet {
         self.nodes.insert(tid, node);
     }
 
-    /// Returns the address at which a host listens. The master does not.
+    /// Returns the address at which a host listens.
     pub fn address_of(host: Tid) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::from(0x0a00_0000 + host.0), 4000))
     }
