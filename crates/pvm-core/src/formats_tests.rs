@@ -11,7 +11,7 @@ use crate::flows::{Credit, DataFrame, MessageHeader, frames};
 use crate::master_state::{BarrierPlace, MasterState};
 use crate::proto::{self, LinkCause, Order, Reply, Request, Role, TaskKind, ToDaemon, ToTask};
 use crate::tid::Tid;
-use crate::wire::{self, Frame, GroupChange, LinkAnswer, Refusal, StartNews, StartOrder};
+use crate::wire::{self, Backup, Frame, GroupChange, LinkAnswer, Refusal, StartNews, StartOrder};
 use serde_reflection::{ContainerFormat, Samples, Tracer, TracerConfig};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -101,6 +101,7 @@ fn compare(name: &str, number: &str, version: u32, formats: &str) {
 fn the_formats_of_daemons_change_with_their_version() {
     let types = formats!(
         Frame,
+        Backup,
         BarrierPlace,
         Code,
         GroupChange,

@@ -19,7 +19,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "daemon-frames",
         run: daemon_frames,
-        decoder: &[part("crates/pvm-core/src/wire.rs", &["fmt"]), PROTO],
+        decoder: &[part("crates/pvm-core/src/wire/mod.rs", &["fmt"]), PROTO],
     },
     Target { name: "control-frames", run: control_frames, decoder: &[PROTO, PROTO_TEXT] },
     Target {
@@ -479,7 +479,7 @@ mod tests {
     use super::*;
     use crate::master_state::{BarrierPlace, MasterState};
     use crate::proto::{Reply, Request};
-    use crate::wire::{GroupChange, StartNews, StartOrder};
+    use crate::wire::{Backup, GroupChange, StartNews, StartOrder};
     use serde::{Deserialize, Serialize};
     use std::collections::BTreeSet;
 
@@ -516,7 +516,7 @@ mod tests {
     fn each_kind_of_frame_between_daemons_is_in_the_corpus() {
         let (mut frames, mut changes) = (Kinds::default(), Kinds::default());
         let (mut orders, mut news_of_starts) = (Kinds::default(), Kinds::default());
-        let (mut states, mut places) = (Kinds::default(), Kinds::default());
+        let (mut states, mut places, mut backups) = (Kinds::default(), Kinds::default(), Kinds::default());
         for frame in read_all::<Frame>("daemon-frames") {
             frames.note(&frame);
             match &frame {
@@ -531,6 +531,7 @@ mod tests {
                         }
                     }
                 }
+                Frame::Backup(piece) => backups.note(piece),
                 _ => {}
             }
         }
@@ -540,6 +541,7 @@ mod tests {
         news_of_starts.are_all::<StartNews>();
         states.are_all::<MasterState>();
         places.are_all::<BarrierPlace>();
+        backups.are_all::<Backup>();
     }
 
     #[test]

@@ -106,12 +106,10 @@ impl Node {
         let host =
             HostSettings { name: name_of(place), arch: ARCH.into(), speed: 1000, node: None, groups: None, dsig: DSIG };
         let one_way = Some(OneWay { secret: key, function: mix });
-        // The master does not listen.
-        let port = if rank == Rank::Master { 0 } else { address.port() };
         let settings = Settings {
             rank,
             host_timeout: timeout,
-            addresses: vec![SocketAddr::new(address.ip(), port)],
+            addresses: vec![address],
             key,
             broadcast: Some(SocketAddrV4::new(Ipv4Addr::new(239, 255, 0, 1), FIRST_PORT)),
             // So few that all ways of a release are taken.

@@ -37,11 +37,14 @@ enum Halt {
 /// The end of the daemon.
 pub(super) struct Control {
     halt: Halt,
+    /// At a master that halts, if its deputy was lost without a sign that it ends: until when it may still live. A deputy that
+    /// has not heard of the halt would take the end of this daemon for its death.
+    deputy_until: Time,
 }
 
 impl Default for Control {
     fn default() -> Control {
-        Control { halt: Halt::No }
+        Control { halt: Halt::No, deputy_until: Time::ZERO }
     }
 }
 
@@ -53,6 +56,9 @@ impl SubMachine for Control {
         true
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
+        if matches!(event, Event::HostGone(host) if core.deputy == Some(*host)) {
+            self.deputy_until = core.now + core.settings.host_timeout * 3 / 2;
+        }
         // A host cannot work without its master.
         if let (Event::MasterLost(why), false) = (event, core.halting) {
             let name = core.hosts.name_of(core.hosts.master());
@@ -191,17 +197,25 @@ impl Control {
                     }
                 }
             }
-            Halt::Killed(when) if core.now >= when => self.stop(core),
+            Halt::Killed(when) if core.now >= when => match self.waits_for_deputy(core) {
+                true => self.halt = Halt::Killed(core.now + core.settings.host_timeout / 4),
+                false => self.stop(core),
+            },
             _ => {}
         }
     }
 
     /// Ends a halt when no process and no other host is left.
     pub fn stop_when_empty(&mut self, core: &mut Core) {
-        let waits = core.is_master() && core.hosts.has_others();
+        let waits = core.is_master() && core.hosts.has_others() || self.waits_for_deputy(core);
         if core.halting && !waits && core.tasks.iter().all(|(_, task)| task.started == 0 && !task.is_starting) {
             self.stop(core);
         }
+    }
+
+    fn waits_for_deputy(&self, core: &Core) -> bool {
+        let may_live = |deputy: Tid| core.hosts.is_here(deputy) || core.now < self.deputy_until;
+        core.is_master() && core.deputy.is_some_and(may_live)
     }
 
     /// Stops the daemon, once.

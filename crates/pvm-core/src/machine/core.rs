@@ -192,10 +192,12 @@ impl Core {
         }
         None
     }
-    /// Sends a frame to a host before the frames that were kept for it.
-    pub fn send_before_awaited(&mut self, host: Tid, frame: Frame) {
+    /// Tells a host the whole host table before the frames that were kept for it, in place of the changes among them.
+    pub fn tell_whole_table(&mut self, host: Tid) {
+        let (version, hosts, joining) = (self.hosts.version, self.hosts.entries(), self.hosts.not_joined());
         if let Some(frames) = self.awaited.get_mut(&host) {
-            frames.insert(0, frame);
+            frames.retain(|frame| !matches!(frame, Frame::Table { .. }));
+            frames.insert(0, Frame::WholeTable { version, hosts, joining });
         }
     }
     /// Sends the frames that were kept for a host.

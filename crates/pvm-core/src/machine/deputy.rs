@@ -81,7 +81,8 @@ impl SubMachine for Deputies {
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
         if let Event::HostGone(host) = event {
-            core.deputy.take_if(|deputy| deputy == host);
+            // While the master halts, a deputy that is only silent may still live.
+            core.deputy.take_if(|deputy| deputy == host && !(core.halting && core.hosts.is_master()));
             if matches!(self.deputy, Deputy::Starting(deputy) | Deputy::Ready(deputy) if deputy == *host) {
                 self.deputy = Deputy::None;
                 core.release_all();
@@ -186,11 +187,10 @@ impl Deputies {
         }
     }
 
-    /// Ends the part of the master.
-    pub fn resign(&mut self, core: &mut Core) {
+    /// Stops to send changes.
+    pub fn stop(&mut self, core: &mut Core) {
         self.host().into_iter().for_each(|host| core.acks.received(host, Ack::Backup));
         self.deputy = Deputy::None;
-        core.deputy = None;
     }
 
     // ----- the deputy

@@ -102,7 +102,10 @@ impl Parts {
             Frame::Output(message) => self.output.remote_output.received(core, from, message),
             Frame::OutputTaken { collector, bytes } => self.output.remote_output.credited(from, collector, bytes),
             Frame::Log { tid, line } if tid.host() == from => core.push(Action::Log { tid, line }),
-            Frame::Leave if core.is_master() => self.membership.lose_host(core, from, "it has ended"),
+            Frame::Leave if core.is_master() => {
+                core.deputy.take_if(|deputy| *deputy == from);
+                self.membership.lose_host(core, from, "it has ended");
+            }
             Frame::Leave if from_master => {
                 core.log("the master has told this host to leave");
                 self.halt(core, None);
@@ -152,6 +155,8 @@ impl Parts {
             Frame::WholeTable { version, hosts, joining } if from_master => {
                 let joining = joining.into_iter().collect();
                 self.membership.table_replaced(core, version, hosts, &joining);
+                self.settle(core);
+                core.send_master(Frame::TableAck { version });
             }
             // Frames that this sender may not send, or may not send to this host, are ignored. A new kind of frame
             // needs an arm above.

@@ -17,7 +17,6 @@ use super::membership::HeldRequest;
 use super::parts::Parts;
 use super::pending_acks::Ack;
 use super::remote::{self, OwnRequest};
-use super::succession;
 use crate::codes::CLASS_TASKER;
 use crate::hostfile::Hostfile;
 use crate::master_state::{MachineState, MasterState};
@@ -82,7 +81,7 @@ impl Parts {
         }
         let unanswered = self.resign(core);
         self.follow(core, next, false);
-        self.deputies.resign(core);
+        self.deputies.stop(core);
         for (task, wait, request) in unanswered {
             self.remote.for_other_host(core, task, wait, request);
         }
@@ -236,7 +235,7 @@ impl Parts {
             }
         }
         self.settle(core);
-        succession::tell_all(core, host);
+        core.tell_whole_table(host);
         core.let_follow(host);
     }
 }

@@ -18,7 +18,7 @@ use crate::hostfile;
 use crate::master_state::MasterState;
 use crate::proto::{ByteBuf, Reply, Request};
 use crate::tid::Tid;
-use crate::wire::{Backup, Frame};
+use crate::wire::Backup;
 use std::collections::BTreeSet;
 
 impl Parts {
@@ -45,7 +45,7 @@ impl Parts {
         if core.changes.are_kept {
             core.changes = Default::default();
             self.mailboxes.note_changes(false);
-            self.deputies.resign(core);
+            self.deputies.stop(core);
             core.release_all();
         }
     }
@@ -165,10 +165,4 @@ fn added_already(core: &Core, lines: &[ByteBuf]) -> Option<Reply> {
     let hosts: Vec<i32> = lines.iter().map(find).collect::<Option<_>>()?;
     let count = hosts.len() as i32;
     Some(Reply::AddedHosts { count, reasons: vec![String::new(); hosts.len()], hosts })
-}
-
-/// Tells a host that follows this master, whose predecessor has died, what it may not know.
-pub(super) fn tell_all(core: &mut Core, host: Tid) {
-    let (version, hosts, joining) = (core.hosts.version, core.hosts.entries(), core.hosts.not_joined());
-    core.send_before_awaited(host, Frame::WholeTable { version, hosts, joining });
 }

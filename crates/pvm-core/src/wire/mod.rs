@@ -308,8 +308,8 @@ pub enum Frame {
     BackupKept { number: u64 },
     /// Master to all: that host becomes the master if this one dies.
     Deputy { host: Tid },
-    /// New master, whose predecessor has died, to a host that follows it: all hosts of the machine, and those that have not
-    /// joined yet.
+    /// New master to a host that follows it: all hosts of the machine, and those that have not joined yet. The answer is
+    /// `TableAck`.
     WholeTable { version: u64, hosts: Vec<HostEntry>, joining: Vec<Tid> },
 }
 

@@ -25,6 +25,8 @@ pub struct Office {
     next: Option<Tid>,
     /// Until then, programs ask much of the master, because it may just move.
     busy_until: Nanos,
+    /// Whether the machine has to end because its master is lost. A deputy that takes the office after that is halted.
+    pub is_lost: bool,
     /// The computers whose hosts are drained.
     drained: Vec<Place>,
     /// The computers whose hosts were deleted so that the master moves.
@@ -59,6 +61,10 @@ impl World {
         self.checks.keeper_moved();
         self.checks.master_is_at(self.nodes[node].place);
         self.takes_office(node);
+        if self.office.is_lost {
+            let now = self.time(node);
+            self.nodes[node].machine.halt(now);
+        }
     }
 
     /// Returns whether a daemon is the master, is asked to be the master, or has followers that have not heard of the next master.

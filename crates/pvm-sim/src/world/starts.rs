@@ -68,7 +68,10 @@ impl World {
     /// Ends all faults. If the master is dead, the whole machine has to end.
     fn quiet(&mut self) {
         match self.has_lost_master() {
-            true => self.enter(Phase::End),
+            true => {
+                self.office.is_lost = true;
+                self.enter(Phase::End);
+            }
             false => {
                 self.enter(Phase::Settle);
                 self.finish_programs();

@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 /// The functions that decode this input.
 pub const DECODER: &[Source] = &[
-    part("crates/pvm-core/src/wire.rs", &["read"]),
+    part("crates/pvm-core/src/wire/mod.rs", &["read"]),
     part("crates/pvm-core/src/release.rs", &["accept", "told"]),
     part("crates/pvm-task/src/groups/releases.rs", &["hear", "told", "begin_chain"]),
 ];

@@ -49,7 +49,10 @@ impl Membership {
                 core.links.get_mut(host).into_iter().for_each(|link| link.state = State::Failed);
                 core.raise(Event::MasterDied);
             }
-            false => self.link_lost(core, host, why),
+            false => {
+                core.deputy.take_if(|deputy| *deputy == host);
+                self.link_lost(core, host, why);
+            }
         }
     }
 

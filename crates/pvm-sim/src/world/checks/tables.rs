@@ -26,7 +26,9 @@ impl Tables {
     /// hosts.
     pub fn frame(&mut self, to: Tid, from: Tid, frame: &Frame) -> Result<(), String> {
         match frame {
-            Frame::Welcome { version, .. } => drop(self.versions.insert(to, *version)),
+            Frame::Welcome { version, .. } | Frame::WholeTable { version, .. } => {
+                self.versions.insert(to, *version);
+            }
             Frame::Table { version, added, removed } => {
                 let change = (added.iter().map(|entry| entry.tid).collect(), removed.clone());
                 let known = self.changes.entry(*version).or_insert_with(|| change.clone());
@@ -59,7 +61,8 @@ impl Checks {
 
     /// Notes what the master tells of its table: it may have to hear of the next version from another master.
     pub fn table_told(&mut self, master: Tid, frame: &Frame) {
-        if let Frame::Welcome { version, .. } | Frame::Table { version, .. } = frame {
+        if let Frame::Welcome { version, .. } | Frame::Table { version, .. } | Frame::WholeTable { version, .. } = frame
+        {
             self.tables.versions.insert(master, *version);
         }
     }
