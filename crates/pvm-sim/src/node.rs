@@ -10,7 +10,7 @@ use pvm_core::flows::multicast::InOrder;
 use pvm_core::flows::pacing::Pacer;
 use pvm_core::flows::{Flows, InboundFlows, MessageHeader};
 use pvm_core::machine::{HostSettings, Machine, OneWay, Rank, Settings};
-use pvm_core::proto::ToTask;
+use pvm_core::proto::{ByteBuf, ToTask};
 use pvm_core::release::{CHAIN_VALUE_BYTES, ChainValue};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{KEY_BYTES, Key};
@@ -175,4 +175,9 @@ pub fn place_of(name: &str, places: usize) -> Option<Place> {
 /// Returns the address of a computer.
 pub fn address_of(place: Place) -> IpAddr {
     Ipv4Addr::from(0x0a00_0000 + place as u32).into()
+}
+
+/// Returns the lines of a request to add hosts.
+pub fn lines(places: &[Place]) -> Vec<ByteBuf> {
+    places.iter().map(|place| ByteBuf::from(name_of(*place).into_bytes())).collect()
 }

@@ -160,7 +160,13 @@ impl Core {
             self.urgent.extend(urgent);
             self.held.back_mut().expect("not empty").1.extend(later);
         }
-        self.urgent.pop_front().or_else(|| self.released.pop_front()).or_else(|| self.actions.pop_front())
+        let action = self.urgent.pop_front().or_else(|| self.released.pop_front()).or_else(|| self.actions.pop_front());
+        if action.is_none() {
+            // This resets the empty ring buffer to its start, which is in the caches. Otherwise the actions would use
+            // the whole capacity, one place after the other.
+            self.actions.clear();
+        }
+        action
     }
     /// Sends a frame to a host that has a link, before all actions that wait.
     pub fn send_urgently(&mut self, host: Tid, frame: Frame) {

@@ -203,9 +203,11 @@ impl Deputies {
         let Some(shadow) = &mut self.shadow else { return };
         match piece {
             Backup::Begin => {}
-            Backup::State(MasterState::Machine(machine)) => shadow.machine = machine,
-            Backup::State(MasterState::Entry(entry)) => shadow.mailboxes.take_entry(entry),
-            Backup::State(MasterState::Group(group)) => shadow.groups.take(group),
+            Backup::State(state) => match *state {
+                MasterState::Machine(machine) => shadow.machine = machine,
+                MasterState::Entry(entry) => shadow.mailboxes.take_entry(entry),
+                MasterState::Group(group) => shadow.groups.take(group),
+            },
             Backup::EntryGone { name, index } => shadow.mailboxes.drop_entry(&name, index),
             Backup::GroupChanged { id, name, change } => shadow.groups.change(id, &name, &change),
             Backup::Table { version, hosts, joining } => {
@@ -275,8 +277,11 @@ const REST: usize = 256;
 /// Returns about how many bytes a piece takes.
 fn weight(piece: &Backup) -> usize {
     REST + match piece {
-        Backup::State(MasterState::Entry(entry)) => entry.name.len() + entry.message.body.len(),
-        Backup::State(MasterState::Group(group)) => group.members.len() * REST / 4,
+        Backup::State(state) => match &**state {
+            MasterState::Entry(entry) => entry.name.len() + entry.message.body.len(),
+            MasterState::Group(group) => group.members.len() * REST / 4,
+            MasterState::Machine(machine) => machine.resolved.len() * REST,
+        },
         Backup::Table { hosts, .. } => hosts.len() * REST,
         Backup::Answer { reply, .. } => answer_weight(reply),
         _ => 0,

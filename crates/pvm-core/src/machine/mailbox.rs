@@ -172,7 +172,7 @@ impl Mailboxes {
         };
         let owner = entry.owner;
         if let Some(changes) = &mut self.changes {
-            changes.push(Backup::State(MasterState::Entry(described(name, index, &entry))));
+            changes.push(Backup::State(Box::new(MasterState::Entry(described(name, index, &entry)))));
         }
         self.bytes += cost(name, &entry);
         let old = self.classes.get_mut(&number).and_then(|class| class.entries.insert(index, entry));
@@ -327,7 +327,7 @@ impl Mailboxes {
         for (number, index) in orphans {
             let (Some(changes), Some(class)) = (&mut self.changes, self.classes.get(&number)) else { return };
             let entry = described(&class.name, index, &class.entries[&index]);
-            changes.push(Backup::State(MasterState::Entry(entry)));
+            changes.push(Backup::State(Box::new(MasterState::Entry(entry))));
         }
     }
 

@@ -134,13 +134,7 @@ impl Machine {
 
     /// Takes the next action.
     pub fn poll_action(&mut self) -> Option<Action> {
-        let action = self.core.take_action();
-        if action.is_none() {
-            // This resets the empty ring buffer to its start, which is in the caches. Otherwise the actions would use
-            // the whole capacity, one place after the other.
-            self.core.actions.clear();
-        }
-        action
+        self.core.take_action()
     }
 
     /// Returns when [`Machine::handle_time`] must be called next, if at all.

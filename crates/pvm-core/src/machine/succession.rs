@@ -58,7 +58,7 @@ impl Parts {
             changes.push(deputy::table(core));
         }
         if std::mem::take(&mut core.changes.machine) {
-            changes.push(Backup::State(MasterState::Machine(self.machine_state(core))));
+            changes.push(Backup::State(Box::new(MasterState::Machine(self.machine_state(core)))));
         }
         changes
     }
@@ -66,7 +66,7 @@ impl Parts {
     /// Returns all that only the master knows.
     fn everything(&mut self, core: &mut Core) -> Vec<Backup> {
         let _ = self.changes(core);
-        let state = self.master_state(core).into_iter().map(Backup::State);
+        let state = self.master_state(core).into_iter().map(|state| Backup::State(Box::new(state)));
         [Backup::Begin].into_iter().chain(state).chain([deputy::table(core)]).collect()
     }
 

@@ -12,7 +12,7 @@ pub enum Backup {
     /// Forget everything: all follows.
     Begin,
     /// A part of what only the master knows; it takes the place of the same part.
-    State(MasterState),
+    State(Box<MasterState>),
     /// An entry of a mailbox is gone.
     EntryGone { name: ByteBuf, index: i32 },
     /// The members of a group have changed.

@@ -1,10 +1,9 @@
 //! The master moves from host to host: who has the office, and what the operator and the faults have to do with it.
 use crate::ids::NodeId;
-use crate::node::{NodeState, name_of};
+use crate::node::{NodeState, lines, name_of};
 use crate::program::ProgramRole;
 use crate::queue::{MILLISECOND, Nanos};
 use crate::scenario::{Command, Place};
-use crate::world::starts::lines;
 use crate::world::{FIRST_NODE, World};
 use pvm_core::proto::{ByteBuf, Request};
 use pvm_core::tid::Tid;

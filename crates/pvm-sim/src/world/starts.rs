@@ -2,7 +2,7 @@
 use crate::event::Event;
 use crate::ids::NodeId;
 use crate::ids::TaskId;
-use crate::node::{Node, NodeState, address_of, name_of, place_of};
+use crate::node::{Node, NodeState, address_of, lines, name_of, place_of};
 use crate::program::{ProgramRole, Stage, Task};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::scenario::{Command, Place};
@@ -224,9 +224,4 @@ impl World {
         });
         self.nodes[node].machine.handle_host_started(now, request, index, started);
     }
-}
-
-/// Returns the lines of a request to add hosts.
-pub fn lines(places: &[Place]) -> Vec<ByteBuf> {
-    places.iter().map(|place| ByteBuf::from(name_of(*place).into_bytes())).collect()
 }

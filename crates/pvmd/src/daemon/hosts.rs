@@ -191,9 +191,6 @@ impl Daemon {
                 false => self.starter.remove_parent(host),
             }
         }
-        if is_master {
-            self.starter.number_from(self.machine.own_host());
-        }
         self.job_watch = JobWatch::of_daemon(is_master, self.settings.machine_id.as_ref());
     }
 

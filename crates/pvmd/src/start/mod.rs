@@ -59,7 +59,6 @@ const MANUAL_WAIT: Duration = Duration::from_secs(600);
 /// Time for which a stray daemon, one that the master does not know, may exist: a little longer than it waits for the
 /// master.
 const STRAY_WAIT: Duration = WELCOME_WAIT.saturating_add(Duration::from_secs(10));
-
 /// Returns how many hosts a master with this number of processors itself starts at the same time.
 pub fn starts_max(processors: usize) -> usize {
     STARTS_MAX.min(processors * STARTS_PER_PROCESSOR)
@@ -160,6 +159,8 @@ impl Starter {
     pub fn new(master: Master, starts_max: usize) -> std::io::Result<Starter> {
         let terminal = std::fs::File::open("/dev/tty").is_ok();
         Ok(Starter {
+            // A parent may still run commands of former masters: those have other numbers.
+            last: u64::from(master.tid.0) << 20,
             master,
             starts_max,
             shell: RemoteShell::find(variable, terminal, CONNECT_SECONDS),
@@ -169,7 +170,6 @@ impl Starter {
             tree_spawn: TreeSpawn::default(),
             waiting: VecDeque::new(),
             running: BTreeMap::new(),
-            last: 0,
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
             events: Vec::new(),
         })
@@ -482,11 +482,6 @@ impl Starter {
     /// Adds a parent to the tree spawn: a host that has a link now.
     pub fn add_parent(&mut self, host: Tid) {
         self.tree_spawn.add_parent(host);
-    }
-
-    /// Numbers the commands apart from those of former masters, which a parent may still run.
-    pub fn number_from(&mut self, own: Tid) {
-        self.last = self.last.max(u64::from(own.0) << 20);
     }
 
     /// Removes a parent that has no link any more. The master starts the hosts that the parent was starting.
