@@ -180,7 +180,8 @@ impl Fault {
 
     /// Returns whether the fault is about the first host, and those that become the master after it.
     pub fn is_of_first_hosts(self) -> bool {
-        matches!(self, Fault::FirstHostDeleted | Fault::FirstHostDrained | Fault::FirstHostsDeleted)
+        let is_move = matches!(self, Fault::FirstHostDeleted | Fault::FirstHostDrained | Fault::FirstHostsDeleted);
+        is_move || self == Fault::MasterKilled
     }
 
     /// Returns how many hosts the fault is about.
@@ -238,7 +239,7 @@ impl Fault {
                 signal(task, Signal::CONT);
                 Ok(())
             }
-            Fault::DaemonKilled => {
+            Fault::DaemonKilled | Fault::MasterKilled => {
                 signal(run.victim().daemon().context("a daemon there")?, Signal::KILL);
                 lost(chief, 1, CLOSED_TIME)
             }
@@ -293,7 +294,6 @@ impl Fault {
             Fault::DirectLinkKilled => kill_connections(run, "faults"),
             Fault::FabricSilent => fabrics::silence(run, chief, Way::Both),
             Fault::FabricOneWay => fabrics::silence(run, chief, Way::From),
-            Fault::MasterKilled => Ok(()),
         }
     }
 }
