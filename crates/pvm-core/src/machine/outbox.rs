@@ -126,7 +126,8 @@ impl Core {
     /// Begins to open the link to a host; `frames` wait for it.
     fn make_link(&mut self, host: Tid, frames: Vec<Frame>) {
         let (own, master, now) = (self.own_host(), self.hosts.master(), self.now);
-        let look_after = self.settings.host_timeout / SLEEPS_PER_TIMEOUT;
+        // Well before a daemon without other work would take itself for suspended.
+        let look_after = self.settings.host_timeout / (2 * SLEEPS_PER_TIMEOUT);
         self.links.begin(host, State::Wanted { since: now, frames }, now, look_after);
         // The master calls a host that is to join; that host does not know other addresses.
         let calls = own < host && self.hosts.is_welcomed() || self.hosts.joining(host).is_some();

@@ -269,3 +269,23 @@ fn a_deputy_gets_more_than_may_wait_for_a_host_piece_by_piece() {
     assert_eq!((fleet.master(), entries(&mut fleet, three, "long")), (Some(Fleet::host(3)), 40));
     assert!(!fleet.living().contains(&two.host()));
 }
+
+#[test]
+fn a_host_that_cannot_reach_the_next_master_ends_although_it_has_nothing_else_to_do() {
+    let mut fleet = Fleet::new(3, 6);
+    let three = Fleet::host(3);
+    // Nobody tells it that the deputy has died as well, and no event comes in time.
+    fleet.die(MASTER);
+    fleet.kill(Fleet::host(2));
+    fleet.settle();
+    assert_eq!(fleet.machine(three).master(), Fleet::host(2));
+    for _ in 0..20 {
+        let Some(node) = fleet.nodes.get(&three) else { return };
+        let late = node.machine.next_wakeup().expect("a deadline") + Duration::from_millis(20);
+        fleet.now = fleet.now.max(late);
+        let now = fleet.now;
+        fleet.machine(three).handle_time(now);
+        fleet.work(three);
+    }
+    panic!("it waits for ever");
+}
