@@ -191,7 +191,9 @@ impl Daemon {
                 false => self.starter.remove_parent(host),
             }
         }
-        self.job_watch = JobWatch::of_daemon(is_master, self.settings.machine_id.as_ref());
+        // The master may have died because the job is over, and the next one, too: then this daemon ends by itself.
+        self.job_watch = JobWatch::of_daemon(true, self.settings.machine_id.as_ref());
+        self.job_watch.daemon_ended();
     }
 
     // ----- joining

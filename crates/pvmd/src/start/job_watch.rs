@@ -2,7 +2,7 @@
 //!
 //! Slurm ends the steps of a job, and everything that they have started. But `salloc` runs its command, and so the
 //! master, on the host where the user has typed it, which need not belong to the job. So the master asks Slurm whether
-//! the job is over: when a daemon or its step ends, and from time to time.
+//! the job is over: when a daemon or its step ends, and from time to time. So does every daemon whose master has changed.
 use crate::background_command::{BackgroundCommand, OutputPipe};
 use pvm_link::rendezvous;
 use std::ffi::OsString;
@@ -43,9 +43,9 @@ impl JobWatch {
         JobWatch { job, next: Instant::now() + PERIOD, question: None, asks_again: false }
     }
 
-    /// Begins to watch the job of a daemon that is the master. Other daemons watch nothing.
-    pub fn of_daemon(is_master: bool, machine_id: Option<&OsString>) -> JobWatch {
-        JobWatch::new(|name| std::env::var_os(name).filter(|_| is_master), machine_id)
+    /// Begins to watch the job of this daemon, if it is to be watched (`is_watched`).
+    pub fn of_daemon(is_watched: bool, machine_id: Option<&OsString>) -> JobWatch {
+        JobWatch::new(|name| std::env::var_os(name).filter(|_| is_watched), machine_id)
     }
 
     /// Notes that a daemon or its step has ended, perhaps because the job is over.
