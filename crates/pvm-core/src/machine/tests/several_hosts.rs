@@ -481,9 +481,22 @@ fn a_halt_from_anywhere_ends_all_hosts() {
 fn a_halt_does_not_wait_for_ever_for_other_hosts() {
     let mut fleet = Fleet::new(3, 2);
     let task = fleet.task(MASTER);
-    fleet.nodes.get_mut(&Fleet::host(2)).unwrap().frozen = true;
+    fleet.nodes.get_mut(&Fleet::host(3)).unwrap().frozen = true;
     fleet.send(task, Request::Halt);
     fleet.pass(Duration::from_secs(6));
+    assert_eq!(fleet.living(), [Fleet::host(3)]);
+}
+
+#[test]
+fn a_halt_outlives_a_deputy_that_may_not_have_heard_of_it() {
+    let mut fleet = Fleet::new(3, 2);
+    let task = fleet.task(MASTER);
+    fleet.nodes.get_mut(&Fleet::host(2)).unwrap().frozen = true;
+    fleet.send(task, Request::Halt);
+    // The deputy is lost by its silence, and might have heard the master until then.
+    fleet.pass(Duration::from_secs(20));
+    assert_eq!(fleet.living(), [MASTER, Fleet::host(2)]);
+    fleet.pass(Duration::from_secs(10));
     assert_eq!(fleet.living(), [Fleet::host(2)]);
 }
 
