@@ -87,6 +87,8 @@ impl World {
     fn halt_somewhere(&mut self) {
         self.ask_somewhere(Request::Halt);
         if self.tasks[OPERATOR].stage == Stage::Dead {
+            // If the master is dead, its deputy hears of the halt when it takes the office.
+            self.office.is_lost |= self.has_lost_master();
             self.halt_at_master();
         }
         self.enter(Phase::End);
