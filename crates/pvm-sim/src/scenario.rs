@@ -22,7 +22,7 @@ pub type Place = usize;
 
 /// If control connections cannot be made for longer than this share of the silence limit, a host may be lost.
 const SEVERED_SHARE: Nanos = 4;
-/// In so many of a thousand scenarios the master moves.
+/// The number of scenarios, of each thousand, in which the master moves.
 const MOVING_PER_MILLE: usize = 300;
 /// With fewer hosts, no host relays a body.
 const TREE_HOSTS_MIN: usize = 4;

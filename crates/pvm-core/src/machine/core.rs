@@ -2,7 +2,7 @@
 use super::action::{Action, Company};
 use super::event::Event;
 use super::host_table::HostTable;
-use super::links::Links;
+use super::links::{Links, State};
 use super::open_requests::OpenRequests;
 use super::pending_acks::{Ack, PendingAcks};
 use super::roles::Roles;
@@ -36,12 +36,12 @@ pub(super) struct Core {
     pub requests: OpenRequests,
     /// At the master: the tasks on other hosts that have state at the master, such as requests, groups or roles.
     pub clients: BTreeSet<Tid>,
-    /// At a new master: the hosts that do not follow it yet, and the frames for them.
-    awaited: BTreeMap<Tid, Vec<Frame>>,
+    /// At a new master: the hosts that do not follow it yet.
+    awaited: BTreeMap<Tid, Awaited>,
     /// The host that becomes the master if the present one dies.
     pub deputy: Option<Tid>,
     /// At a master whose predecessor has died: the answers of that one, by host and number of the request.
-    pub answers: BTreeMap<(Tid, u32), Reply>,
+    answers: BTreeMap<(Tid, u32), Reply>,
     /// At a master: what has changed in this step, for the deputy.
     pub changes: Changes,
     /// Actions that wait for nothing, and actions that have waited for the deputy and precede all others.
@@ -111,6 +111,12 @@ impl Core {
         self.events.pop_front()
     }
 
+    /// Returns the other hosts that have joined and have a link now, the oldest first.
+    pub fn linked_hosts(&self) -> impl Iterator<Item = Tid> + '_ {
+        let is_linked = |host: Tid| self.links.get(host).is_some_and(|link| matches!(link.state, State::Up));
+        self.hosts.tids().filter(move |host| *host != self.own_host() && is_linked(*host))
+    }
+
     /// Returns whether a message may reach the task: the task is here, or its host belongs to the machine.
     pub fn can_receive(&self, tid: Tid) -> bool {
         match tid.host() == self.own_host() {
@@ -124,6 +130,23 @@ impl Core {
         match tid.host() == self.own_host() {
             true => self.tasks.exists(tid),
             false => self.hosts.is_here(tid),
+        }
+    }
+
+    // ----- answers of a former master
+
+    /// Keeps the answers of a former master, which has died, for hosts that send requests again.
+    pub fn keep_answers(&mut self, answers: BTreeMap<(Tid, u32), Reply>) {
+        self.answers = answers;
+    }
+    /// Takes the answer of the former master to the request of a host with that number.
+    pub fn take_answer(&mut self, number: (Tid, u32)) -> Option<Reply> {
+        self.answers.remove(&number)
+    }
+    /// Drops the answers of the former master to requests of a host. The host has sent again all that it had to.
+    pub fn drop_answers(&mut self, host: Tid) {
+        if !self.answers.is_empty() {
+            self.answers.retain(|(asker, _), _| *asker != host);
         }
     }
 
@@ -177,10 +200,11 @@ impl Core {
         }
     }
 
-    /// At a new master: keeps all frames for a host until the host follows it.
-    pub fn await_following(&mut self, host: Tid) {
+    /// At a new master: keeps all frames for a host until the host follows it. `knows_table`: the former master has told it
+    /// the whole host table.
+    pub fn await_following(&mut self, host: Tid, knows_table: bool) {
         self.acks.expect(host, Ack::Following, self.now);
-        self.awaited.insert(host, Vec::new());
+        self.awaited.insert(host, Awaited { frames: Vec::new(), knows_table });
     }
     /// Returns whether some host does not follow this master yet.
     pub fn awaits_hosts(&self) -> bool {
@@ -193,24 +217,21 @@ impl Core {
     /// Keeps a frame for a host that does not follow this master yet; otherwise returns it.
     pub fn keep_awaited(&mut self, host: Tid, frame: Frame) -> Option<Frame> {
         match self.awaited.get_mut(&host) {
-            Some(frames) => frames.push(frame),
+            Some(awaited) => awaited.frames.push(frame),
             None => return Some(frame),
         }
         None
     }
-    /// Tells a host the whole host table before the frames that were kept for it, in place of the changes among them.
-    pub fn tell_whole_table(&mut self, host: Tid) {
-        let (version, hosts, joining) = (self.hosts.version, self.hosts.entries(), self.hosts.not_joined());
-        if let Some(frames) = self.awaited.get_mut(&host) {
-            frames.retain(|frame| !matches!(frame, Frame::Table { .. }));
-            frames.insert(0, Frame::WholeTable { version, hosts, joining });
-        }
-    }
-    /// Sends the frames that were kept for a host.
+    /// Sends the frames that were kept for a host. If the host may not know the host table, sends it the whole table first, in
+    /// place of the changes among these frames.
     pub fn let_follow(&mut self, host: Tid) {
-        for frame in self.awaited.remove(&host).unwrap_or_default() {
-            self.send_host(host, frame);
+        let Some(Awaited { mut frames, knows_table }) = self.awaited.remove(&host) else { return };
+        if !knows_table {
+            frames.retain(|frame| !matches!(frame, Frame::Table { .. }));
+            let (version, hosts, joining) = (self.hosts.version, self.hosts.entries(), self.hosts.not_joined());
+            self.send_host(host, Frame::WholeTable { version, hosts, joining });
         }
+        frames.into_iter().for_each(|frame| self.send_host(host, frame));
     }
 
     /// Tells the daemon if tasks have come, so that there are several, or have gone.
@@ -241,13 +262,22 @@ fn is_upkeep(action: &Action) -> bool {
     )
 }
 
+/// A host that does not follow a new master yet.
+struct Awaited {
+    /// The frames for it.
+    frames: Vec<Frame>,
+    /// Whether it knows the host table up to those frames.
+    knows_table: bool,
+}
+
 /// What has changed at a master that has a deputy.
 #[derive(Default)]
 pub(super) struct Changes {
     /// Whether there is a deputy.
     pub are_kept: bool,
-    /// Whether the host table, or what there is once, has changed.
+    /// Whether the host table, the servers, or what else there is once, has changed.
     pub table: bool,
+    pub servers: bool,
     pub machine: bool,
     /// The changes of groups.
     pub groups: Vec<Backup>,

@@ -9,14 +9,13 @@ use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::event::Event;
 use super::groups::GroupShadow;
-use super::links::State;
 use super::mailbox::Mailboxes;
 use super::pending_acks::Ack;
 use crate::master_state::{MachineState, MasterState};
 use crate::proto::Reply;
 use crate::tid::Tid;
 use crate::time::Time;
-use crate::wire::{Backup, Frame, HostEntry};
+use crate::wire::{Backup, Frame, HostEntry, Servers};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// For how many silence limits the deputy keeps answers, and how many bytes of them. A host that has not got an answer by then is
@@ -66,7 +65,8 @@ pub(super) struct Shadow {
     pub joining: BTreeSet<Tid>,
     pub mailboxes: Mailboxes,
     pub groups: GroupShadow,
-    answers: BTreeMap<(Tid, u32), Reply>,
+    pub servers: Servers,
+    pub answers: BTreeMap<(Tid, u32), Reply>,
     /// The answers, the oldest first.
     answer_times: VecDeque<(Time, (Tid, u32), usize)>,
     answer_bytes: usize,
@@ -84,7 +84,7 @@ impl SubMachine for Deputies {
             // While the master halts, a deputy that is only silent may still live.
             core.deputy.take_if(|deputy| deputy == host && !(core.halting && core.hosts.is_master()));
             if matches!(self.deputy, Deputy::Starting(deputy) | Deputy::Ready(deputy) if deputy == *host) {
-                self.deputy = Deputy::None;
+                self.stop(core);
                 core.release_all();
             }
         }
@@ -111,12 +111,9 @@ impl Deputies {
         if self.deputy != Deputy::None {
             return false;
         }
-        let is_linked = |host: &Tid| core.links.get(*host).is_some_and(|link| matches!(link.state, State::Up));
-        let may = |host: &Tid| *host != core.own_host() && is_linked(host) && !core.is_awaited(*host);
-        let stays =
-            |host: &Tid| core.hosts.record(*host).is_some_and(|record| record.joined && !record.entry.is_draining);
-        let Some(host) = core.hosts.tids().filter(may).find(stays) else { return false };
-        *self = Deputies { deputy: Deputy::Starting(host), shadow: self.shadow.take(), ..Deputies::default() };
+        let may = |host: &Tid| !core.is_awaited(*host) && !core.hosts.is_draining(*host);
+        let Some(host) = core.linked_hosts().find(may) else { return false };
+        *self = Deputies { deputy: Deputy::Starting(host), ..Deputies::default() };
         true
     }
 
@@ -162,10 +159,7 @@ impl Deputies {
 
     /// Handles the news that the deputy keeps all up to a mark.
     pub fn kept(&mut self, core: &mut Core, from: Tid, number: u64) {
-        if self.host() != Some(from) || number > self.sent {
-            return;
-        }
-        if number <= self.kept {
+        if self.host() != Some(from) || number > self.sent || number <= self.kept {
             return;
         }
         self.kept = number;
@@ -190,7 +184,7 @@ impl Deputies {
     /// Stops to send changes.
     pub fn stop(&mut self, core: &mut Core) {
         self.host().into_iter().for_each(|host| core.acks.received(host, Ack::Backup));
-        self.deputy = Deputy::None;
+        *self = Deputies::default();
     }
 
     // ----- the deputy
@@ -213,6 +207,7 @@ impl Deputies {
             Backup::Table { version, hosts, joining } => {
                 (shadow.version, shadow.hosts, shadow.joining) = (version, hosts, joining.into_iter().collect());
             }
+            Backup::Servers(servers) => shadow.servers = servers,
             Backup::Answer { host, wait, reply } => shadow.keep_answer(core, (host, wait), reply),
             Backup::Mark { number } => core.send_urgently(core.hosts.master(), Frame::BackupKept { number }),
         }
@@ -239,6 +234,7 @@ impl Shadow {
             joining: BTreeSet::new(),
             mailboxes: Mailboxes::new(core.settings.limits.mailbox_bytes),
             groups: GroupShadow::default(),
+            servers: Servers::default(),
             answers: BTreeMap::new(),
             answer_times: VecDeque::new(),
             answer_bytes: 0,
@@ -263,11 +259,6 @@ impl Shadow {
                 self.answers.remove(&old);
             }
         }
-    }
-
-    /// Takes the answers to requests of each host.
-    pub fn take_answers(&mut self) -> BTreeMap<(Tid, u32), Reply> {
-        std::mem::take(&mut self.answers)
     }
 }
 

@@ -20,6 +20,9 @@ impl Parts {
             // Fences were dealt with before.
             Frame::Beat | Frame::Fence => {}
             Frame::Request { wait, from: task, request, again } if task.host() == from => {
+                if !again && !core.is_awaited(from) {
+                    core.drop_answers(from);
+                }
                 match remote::admit(core, wait, task, request) {
                     Some(request) if again => self.decide_again(core, (from, wait), task, wait, request),
                     Some(request) => self.decide(core, task, wait, request),

@@ -61,7 +61,7 @@ impl Parts {
         is_idle && is_kept && core.acks.oldest().is_none() && !core.halting
     }
 
-    /// Gives the move up, because no other host is left.
+    /// Cancels the move, because no other host is left.
     fn stay(&mut self, core: &mut Core) {
         self.groups.release_barriers();
         for (task, wait, request) in self.membership.moving.take_held() {
@@ -148,25 +148,21 @@ impl Parts {
 
     /// Becomes the master.
     pub fn take_office(&mut self, core: &mut Core) {
-        let own = core.own_host();
-        core.hosts.set_master(own);
-        self.deputies.forget(core);
-        core.log("this host is the master from now on");
-        core.push(Action::MasterChanged);
+        self.begin_office(core);
         for host in core.hosts.others() {
-            core.await_following(host);
+            core.await_following(host, true);
         }
-        let mut own_clients = Vec::new();
+        let mut clients = Vec::new();
         for part in self.membership.moving.take_parts() {
             match part {
-                MasterState::Machine(machine) => own_clients = self.take_machine_state(core, machine),
+                MasterState::Machine(machine) => clients = self.take_machine_state(core, machine),
                 MasterState::Entry(entry) => self.mailboxes.take_entry(entry),
                 MasterState::Group(group) => self.groups.take_group(core, group),
             }
         }
         self.servers.take_office(core);
         core.hosts.others().into_iter().for_each(|host| core.want_link(host));
-        self.drop_clients_here(core, own_clients);
+        self.take_clients(core, clients);
         self.membership.take_office(core);
         self.settle(core);
         for OwnRequest { tid, wait, request, .. } in self.remote.take_of_master() {
@@ -176,9 +172,20 @@ impl Parts {
         self.groups.examine_barriers(core);
     }
 
-    /// Ends the state of those tasks of this host that have left meanwhile.
-    pub fn drop_clients_here(&mut self, core: &mut Core, clients: Vec<Tid>) {
-        for tid in clients {
+    /// Has the office of the master from now on.
+    pub fn begin_office(&mut self, core: &mut Core) {
+        core.hosts.set_master(core.own_host());
+        self.deputies.forget(core);
+        core.log("this host is the master from now on");
+        core.push(Action::MasterChanged);
+    }
+
+    /// Takes over the tasks for which the former master may have kept state. Those of this host may have left meanwhile.
+    pub fn take_clients(&mut self, core: &mut Core, clients: impl IntoIterator<Item = Tid>) {
+        let own = core.own_host();
+        let (here, elsewhere) = clients.into_iter().partition::<Vec<Tid>, _>(|tid| tid.host() == own);
+        core.clients.extend(elsewhere.into_iter().filter(|tid| core.hosts.is_here(*tid)));
+        for tid in here {
             match core.tasks.get(tid).map(|task| task.has_left()) {
                 None => core.raise(Event::ClientLeft { tid, ended: true }),
                 Some(true) => core.raise(Event::ClientLeft { tid, ended: false }),
@@ -187,18 +194,14 @@ impl Parts {
         }
     }
 
-    /// Takes over what the former master knew about the whole machine. Returns the tasks of this host for which it may have kept
-    /// state.
+    /// Takes over what the former master knew about the whole machine. Returns the tasks for which it may have kept state.
     pub fn take_machine_state(&mut self, core: &mut Core, machine: MachineState) -> Vec<Tid> {
-        let own = core.own_host();
-        core.hosts.take_office(machine.last_host, machine.resolved.clone());
-        let Hostfile { hosts, defaults, .. } = &mut core.settings.hostfile;
-        (*hosts, *defaults) = (machine.hostfile.clone(), machine.host_options.clone());
-        self.membership.take_failures(machine.add_failures.clone(), machine.lost_hosts.clone());
         self.groups.take_machine_state(&machine);
-        let (here, elsewhere) = machine.clients.into_iter().partition::<Vec<Tid>, _>(|tid| tid.host() == own);
-        core.clients.extend(elsewhere.into_iter().filter(|tid| core.hosts.is_here(*tid)));
-        here
+        core.hosts.take_office(machine.last_host, machine.resolved);
+        let Hostfile { hosts, defaults, .. } = &mut core.settings.hostfile;
+        (*hosts, *defaults) = (machine.hostfile, machine.host_options);
+        self.membership.take_failures(machine.add_failures, machine.lost_hosts);
+        machine.clients
     }
 
     /// At a new master: a host follows it.
@@ -235,7 +238,6 @@ impl Parts {
             }
         }
         self.settle(core);
-        core.tell_whole_table(host);
         core.let_follow(host);
     }
 }

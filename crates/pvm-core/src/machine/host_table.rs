@@ -107,6 +107,10 @@ impl HostTable {
     fn can_have_tasks(&self, record: &HostRecord) -> bool {
         record.joined || record.entry.tid == self.own
     }
+    /// Returns whether the host takes no new tasks.
+    pub fn is_draining(&self, host: Tid) -> bool {
+        self.record(host).is_some_and(|record| record.entry.is_draining)
+    }
     /// Returns the other hosts of the table that have not joined yet.
     pub fn not_joined(&self) -> Vec<Tid> {
         let not_joined = |record: &&HostRecord| !self.can_have_tasks(record);
@@ -173,7 +177,7 @@ impl HostTable {
     }
     /// Finds a host by name, unless it takes no new tasks.
     pub fn find_for_tasks(&self, name: &[u8]) -> Option<Tid> {
-        self.find(name).filter(|host| self.record(*host).is_none_or(|record| !record.entry.is_draining))
+        self.find(name).filter(|host| !self.is_draining(*host))
     }
     /// Returns the hosts that take new tasks, in cyclic order from that tid on.
     pub fn for_tasks_from(&self, tid: Tid) -> impl Iterator<Item = Tid> + '_ {

@@ -8,7 +8,6 @@
 //!   have happened already succeed.
 //! * Hosts that had not joined are given up. Members that wait at barriers over several hosts get an error, because nobody knows
 //!   who has passed.
-use super::action::Action;
 use super::core::Core;
 use super::deputy::{self, Shadow};
 use super::event::Event;
@@ -57,6 +56,9 @@ impl Parts {
         if std::mem::take(&mut core.changes.table) {
             changes.push(deputy::table(core));
         }
+        if std::mem::take(&mut core.changes.servers) {
+            changes.push(Backup::Servers(core.roles.common()));
+        }
         if std::mem::take(&mut core.changes.machine) {
             changes.push(Backup::State(Box::new(MasterState::Machine(self.machine_state(core)))));
         }
@@ -67,7 +69,8 @@ impl Parts {
     fn everything(&mut self, core: &mut Core) -> Vec<Backup> {
         let _ = self.changes(core);
         let state = self.master_state(core).into_iter().map(|state| Backup::State(Box::new(state)));
-        [Backup::Begin].into_iter().chain(state).chain([deputy::table(core)]).collect()
+        let rest = [deputy::table(core), Backup::Servers(core.roles.common())];
+        [Backup::Begin].into_iter().chain(state).chain(rest).collect()
     }
 
     // ----- after its death
@@ -93,27 +96,20 @@ impl Parts {
     }
 
     /// Becomes the master in place of `former`, which has died.
-    fn succeed(&mut self, core: &mut Core, former: Tid, mut shadow: Shadow) {
-        let own = core.own_host();
-        core.hosts.set_master(own);
-        core.log("this host is the master from now on");
-        core.push(Action::MasterChanged);
-        let joining = std::mem::take(&mut shadow.joining);
-        self.membership.table_replaced(core, shadow.version, std::mem::take(&mut shadow.hosts), &joining);
+    fn succeed(&mut self, core: &mut Core, former: Tid, shadow: Shadow) {
+        let Shadow { machine, version, hosts, joining, mailboxes, groups, servers, answers, .. } = shadow;
+        self.begin_office(core);
+        self.membership.table_replaced(core, version, hosts, &joining);
         for host in core.hosts.others().into_iter().filter(|host| *host != former && !joining.contains(host)) {
-            core.await_following(host);
+            core.await_following(host, false);
         }
-        let answers = shadow.take_answers();
-        self.mailboxes.succeed(std::mem::replace(&mut shadow.mailboxes, super::mailbox::Mailboxes::new(0)));
-        let groups = std::mem::take(&mut shadow.groups);
-        self.take_machine_state(core, shadow.machine);
+        self.mailboxes.succeed(mailboxes);
+        self.take_machine_state(core, machine);
         self.groups.succeed(core, groups);
-        self.servers.take_office(core);
+        self.servers.succeed(core, servers);
         let clients: BTreeSet<Tid> = self.mailboxes.owners().chain(self.groups.all_members()).collect();
-        let (here, elsewhere) = clients.into_iter().partition::<Vec<Tid>, _>(|tid| tid.host() == own);
-        core.clients.extend(elsewhere.into_iter().filter(|tid| core.hosts.is_here(*tid)));
-        self.drop_clients_here(core, here);
-        core.answers = answers;
+        self.take_clients(core, clients);
+        core.keep_answers(answers);
         let unanswered = self.remote.take_of_master();
         self.groups.fail_arrivals(core, Code::HostFail);
         // The hosts that had not joined, and the former master, are out.
@@ -125,15 +121,16 @@ impl Parts {
         self.membership.take_office(core);
         self.settle(core);
         for request in unanswered {
-            self.decide_again(core, (own, request.number), request.tid, request.wait, request.request);
+            self.decide_again(core, (core.own_host(), request.number), request.tid, request.wait, request.request);
         }
+        core.drop_answers(core.own_host());
         self.groups.examine_barriers(core);
     }
 
     /// Decides a request that the former master may have executed. `number`: the host that asked the former master, and the
     /// number of its request there.
     pub fn decide_again(&mut self, core: &mut Core, number: (Tid, u32), from: Tid, wait: u32, request: Request) {
-        match core.answers.remove(&number).or_else(|| self.done_already(core, from, &request)) {
+        match core.take_answer(number).or_else(|| self.done_already(core, from, &request)) {
             Some(reply) => {
                 if let Reply::Group { id, .. } = reply {
                     // The host of the task may not know the group.

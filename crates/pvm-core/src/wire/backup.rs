@@ -1,5 +1,5 @@
 //! What the master tells its deputy, before it tells anybody else.
-use super::{GroupChange, HostEntry};
+use super::{GroupChange, HostEntry, Servers};
 use crate::master_state::MasterState;
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::Tid;
@@ -19,6 +19,8 @@ pub enum Backup {
     GroupChanged { id: u64, name: ByteBuf, change: GroupChange },
     /// All hosts, and those that have not joined yet.
     Table { version: u64, hosts: Vec<HostEntry>, joining: Vec<Tid> },
+    /// The servers of the whole machine.
+    Servers(Servers),
     /// The answer to a request of another host.
     Answer { host: Tid, wait: u32, reply: Reply },
     /// The pieces until here belong together. The answer is `BackupKept` with this number.

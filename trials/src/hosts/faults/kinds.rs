@@ -241,6 +241,9 @@ impl Fault {
             }
             Fault::DaemonKilled | Fault::MasterKilled => {
                 signal(run.victim().daemon().context("a daemon there")?, Signal::KILL);
+                if self == Fault::MasterKilled {
+                    next_master(run)?;
+                }
                 lost(chief, 1, CLOSED_TIME)
             }
             Fault::FirstHostDeleted | Fault::FirstHostDrained | Fault::FirstHostsDeleted => {
@@ -314,6 +317,23 @@ fn leave(fault: Fault, run: &Run, on: &Host, host: &Host) -> Result<()> {
     let (end, said) = run.machine.tool(on, words, "", super::CONSOLE_TIME)?;
     let is_well = end == End::Exit(0) && said.contains("deleted");
     ensure!(is_well, "`pvm {}` on {}: {}{said}", words.join(" "), on.name, end.last_line());
+    Ok(())
+}
+
+/// Waits until a host shows another master than the first host, which has just died, and prints how long that took.
+fn next_master(run: &Run) -> Result<()> {
+    let began = Instant::now();
+    let mut said = String::new();
+    let is_shown = wait_until(CLOSED_TIME, || {
+        match run.machine.tool(run.chief_host(), &["conf", "-v"], "", super::CONSOLE_TIME) {
+            Ok((_, table)) => said = table,
+            Err(error) => said = format!("{error:#}"),
+        }
+        let master = said.lines().find(|line| line.ends_with(" master"));
+        master.and_then(|line| line.split_whitespace().next()).is_some_and(|name| name != run.victim().name)
+    });
+    ensure!(is_shown, "no next master: {said}");
+    println!("         the next master is shown after {:.3} s", began.elapsed().as_secs_f64());
     Ok(())
 }
 

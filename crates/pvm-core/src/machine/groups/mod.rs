@@ -96,6 +96,18 @@ impl Group {
     pub fn new(id: u64, name: Vec<u8>) -> Group {
         Group { id, name, ..Group::default() }
     }
+    /// Returns a group with these members, as another host knows it.
+    pub fn known(
+        id: u64,
+        name: Vec<u8>,
+        members: &[(u32, Tid)],
+        (frozen, broken): (bool, bool),
+        version: u64,
+    ) -> Group {
+        let mut group = Group { frozen, broken, version, ..Group::new(id, name) };
+        members.iter().for_each(|(instance, tid)| group.put(*instance, *tid));
+        group
+    }
     pub fn name(&self) -> &[u8] {
         &self.name
     }

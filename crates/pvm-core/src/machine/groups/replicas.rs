@@ -310,10 +310,8 @@ impl Groups {
     /// Adds a group that this host replicates from now on.
     pub fn replicate(&mut self, core: &mut Core, state: GroupState) {
         let GroupState { id, name, members, frozen, broken, meets_here, version, chain } = state;
-        let mut group = Group::new(id, name.into_vec());
-        members.into_iter().for_each(|(instance, tid)| group.put(instance, tid));
-        (group.frozen, group.broken, group.replica.meets_here) = (frozen, broken, meets_here);
-        group.version = version;
+        let mut group = Group::known(id, name.into_vec(), &members, (frozen, broken), version);
+        group.replica.meets_here = meets_here;
         chain.into_iter().for_each(|anchor| group.begin_chain_here(core, anchor));
         self.insert(group);
     }
@@ -364,8 +362,8 @@ impl Group {
         );
     }
 
-    /// Applies a change to this host's replica.
-    fn follow(&mut self, core: &mut Core, shared: &mut Shared, change: &GroupChange) {
+    /// Applies a change of the members.
+    pub(super) fn change_members(&mut self, change: &GroupChange) {
         match change {
             GroupChange::Joined { instance, tid } => {
                 self.put(*instance, *tid);
@@ -381,6 +379,16 @@ impl Group {
             }
             GroupChange::Freeze => self.frozen = true,
             GroupChange::Break => self.broken = true,
+            _ => {}
+        }
+    }
+
+    /// Applies a change to this host's replica.
+    fn follow(&mut self, core: &mut Core, shared: &mut Shared, change: &GroupChange) {
+        match change {
+            GroupChange::Joined { .. } | GroupChange::Gone { .. } | GroupChange::Freeze | GroupChange::Break => {
+                self.change_members(change);
+            }
             GroupChange::Chain(anchor) => self.begin_chain_here(core, anchor.clone()),
             GroupChange::Prepare { by } => self.prepare_for(core, *by),
             GroupChange::Coordinate { by, anchor, start } => {

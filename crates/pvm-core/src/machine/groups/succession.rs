@@ -19,9 +19,7 @@ pub(in crate::machine) struct GroupShadow(BTreeMap<u64, Group>);
 impl GroupShadow {
     /// Keeps a group.
     pub fn take(&mut self, state: GroupOfMaster) {
-        let mut group = Group::new(state.id, state.name.to_vec());
-        state.members.iter().for_each(|(instance, tid)| group.put(*instance, *tid));
-        (group.frozen, group.broken, group.version) = (state.frozen, state.broken, state.version);
+        let mut group = Group::of_state(&state);
         group.shortage.take(state.shortage);
         self.0.insert(state.id, group);
     }
@@ -33,24 +31,8 @@ impl GroupShadow {
             return;
         }
         let group = self.0.entry(id).or_insert_with(|| Group::new(id, name.to_vec()));
-        match change {
-            GroupChange::Joined { instance, tid } => {
-                group.put(*instance, *tid);
-                group.shortage.member_joined();
-                group.version += 1;
-            }
-            GroupChange::Gone { instance } => {
-                let size = group.size();
-                if let Some(tid) = group.tid_of(*instance) {
-                    group.remove(tid);
-                    group.shortage.member_left(size);
-                }
-                group.version += 1;
-            }
-            GroupChange::Freeze => group.frozen = true,
-            GroupChange::Break => group.broken = true,
-            _ => {}
-        }
+        group.change_members(change);
+        group.version += u64::from(matches!(change, GroupChange::Joined { .. } | GroupChange::Gone { .. }));
     }
 }
 
@@ -132,10 +114,7 @@ impl Groups {
             self.memberships.insert(*tid, id);
         }
         if self.by_id(id).is_none() {
-            let mut group = Group::new(id, state.name.to_vec());
-            state.members.iter().for_each(|(instance, tid)| group.put(*instance, *tid));
-            (group.frozen, group.broken, group.version) = (state.frozen, state.broken, state.version);
-            self.insert(group);
+            self.insert(Group::of_state(&state));
         }
         let Some(group) = self.by_id(id) else { return };
         // A replica does not know which numbers are free.
@@ -246,6 +225,12 @@ impl Groups {
 }
 
 impl Group {
+    /// Returns a group that this host does not know, as the master knows it.
+    fn of_state(state: &GroupOfMaster) -> Group {
+        let GroupOfMaster { id, name, members, frozen, broken, version, .. } = state;
+        Group::known(*id, name.to_vec(), members, (*frozen, *broken), *version)
+    }
+
     /// Returns whether this host has to follow the group although it is not the master.
     fn is_kept_on(&self, own: Tid) -> bool {
         self.replica.has_page() || self.has_members_on(own) || self.barrier.has_arrivals()

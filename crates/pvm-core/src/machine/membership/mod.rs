@@ -235,6 +235,7 @@ impl Membership {
         core.links.remove(host);
         core.acks.forget(host);
         core.requests.forget_host(host);
+        core.drop_answers(host);
         core.clients.retain(|client| client.host() != host);
         self.data_links.remove(host);
         self.suspicions.forget(host);

@@ -5,7 +5,6 @@
 //! ([`crate::machine::handover`]). The next master decides the requests.
 use super::Joining;
 use crate::machine::core::Core;
-use crate::machine::links::State;
 use crate::machine::request_kinds::is_of_master;
 use crate::master_state::MasterState;
 use crate::proto::{ByteBuf, Request};
@@ -121,9 +120,6 @@ fn names_master(core: &Core, names: &[ByteBuf]) -> bool {
 /// Returns the host that becomes the master if the present one leaves: of those that are not `named` and have a link, the one
 /// that has been in the machine for the longest time, if possible one that takes new tasks.
 fn successor(core: &Core, named: &BTreeSet<Tid>) -> Option<Tid> {
-    let is_linked = |host: &Tid| core.links.get(*host).is_some_and(|link| matches!(link.state, State::Up));
-    let may = |host: &Tid| *host != core.own_host() && !named.contains(host) && is_linked(host);
-    let is_draining = |host: &Tid| core.hosts.record(*host).is_some_and(|record| record.entry.is_draining);
-    let hosts: Vec<Tid> = core.hosts.tids().filter(may).collect();
-    hosts.iter().find(|host| !is_draining(host)).or(hosts.first()).copied()
+    let hosts: Vec<Tid> = core.linked_hosts().filter(|host| !named.contains(host)).collect();
+    hosts.iter().find(|host| !core.hosts.is_draining(**host)).or(hosts.first()).copied()
 }

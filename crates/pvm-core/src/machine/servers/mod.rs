@@ -164,6 +164,7 @@ impl Servers {
         // The servers are recorded even if there are no other hosts, because hosts that join get them in their welcome.
         let servers = core.roles.common();
         if core.is_master() && self.last_broadcast.as_ref() != Some(&servers) {
+            core.changes.servers = true;
             for host in core.hosts.others() {
                 core.send_host(host, Frame::Servers(servers.clone()));
             }
@@ -171,7 +172,15 @@ impl Servers {
         }
     }
 
-    /// Becomes the master's part: the other hosts know these servers.
+    /// Takes over the servers that the deputy has kept for the former master, which has died. Tells them to all hosts, because the
+    /// last change may not have come there.
+    pub fn succeed(&mut self, core: &mut Core, servers: wire::Servers) {
+        self.servers_received(core, servers);
+        self.last_broadcast = None;
+        self.broadcast_servers(core);
+    }
+
+    /// Takes over the part of the master. The other hosts know the servers.
     pub fn take_office(&mut self, core: &Core) {
         self.last_broadcast = Some(core.roles.common());
     }

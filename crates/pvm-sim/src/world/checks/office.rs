@@ -64,7 +64,8 @@ impl World {
         }
         let HandOver { state, hosts } = std::mem::take(&mut self.checks.office);
         if state.is_empty() {
-            // The former master has died. What its deputy knows is checked by what tasks are told.
+            // The former master has died. Members of groups are compared at the end (`groups_are_known`), entries of mailboxes are
+            // not.
             return;
         }
         let now = self.nodes[node].machine.master_state();
