@@ -174,8 +174,10 @@ impl Story {
                 }
             }
             16 if self.rough && self.below(6) == 0 => {
-                let master = self.fleet.master();
-                if let Some(host) = self.host().filter(|host| master.is_some_and(|master| *host != master)) {
+                let (Some(host), Some(master)) = (self.host(), self.fleet.master()) else { return };
+                if host != master {
+                    // It may be the next one.
+                    self.a_master_has_died |= self.fleet.machine(master).parts.membership.moving.is_wanted();
                     self.fleet.kill(host);
                 }
             }
