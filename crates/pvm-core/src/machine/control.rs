@@ -34,9 +34,18 @@ enum Halt {
     Stopped,
 }
 
+/// What is halted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// All hosts, by the master.
+    Machine,
+    Host,
+}
+
 /// The end of the daemon.
 pub(super) struct Control {
     halt: Halt,
+    scope: Scope,
     /// At a master that halts, if its deputy was lost without a sign that it ends: until when it may still live. A deputy that
     /// has not heard of the halt would take the end of this daemon for its death.
     deputy_until: Time,
@@ -44,7 +53,7 @@ pub(super) struct Control {
 
 impl Default for Control {
     fn default() -> Control {
-        Control { halt: Halt::No, deputy_until: Time::ZERO }
+        Control { halt: Halt::No, scope: Scope::Host, deputy_until: Time::ZERO }
     }
 }
 
@@ -59,13 +68,20 @@ impl SubMachine for Control {
         if matches!(event, Event::HostGone(host) if core.deputy == Some(*host)) {
             self.deputy_until = core.now + core.settings.host_timeout * 3 / 2;
         }
-        // A host cannot work without its master.
-        if let (Event::MasterLost(why), false) = (event, core.halting) {
-            let name = core.hosts.name_of(core.hosts.master());
-            let why = format!("lost the master {name}: {why}");
-            core.log(format!("{why}; this host ends with all its tasks"));
-            self.halt(core, None, &why);
-        }
+        let why = match event {
+            _ if core.halting => return,
+            // A host cannot work without its master.
+            Event::MasterLost(why) => format!("lost the master {}: {why}", core.hosts.name_of(core.hosts.master())),
+            Event::MajorityLost => {
+                // The deputy may not know what these actions tell.
+                core.drop_held();
+                "lost most other hosts, which may have another master now".to_owned()
+            }
+            _ => return,
+        };
+        core.log(format!("{why}; this host ends with all its tasks"));
+        self.scope = Scope::Host;
+        self.begin_halt(core, None, &why);
     }
 }
 
@@ -168,11 +184,16 @@ impl Control {
         if core.halting {
             return asker.into_iter().for_each(|(tid, wait)| core.reply(tid, wait, Ok(Reply::Done)));
         }
+        self.scope = if core.is_master() { Scope::Machine } else { Scope::Host };
+        self.begin_halt(core, asker, why);
+    }
+
+    fn begin_halt(&mut self, core: &mut Core, asker: Option<(Tid, u32)>, why: &str) {
         core.halting = true;
         self.halt = Halt::Asked(core.now + core.settings.halt_grace);
-        match core.is_master() {
-            true => core.hosts.others().into_iter().for_each(|host| core.send_host(host, Frame::Leave)),
-            false => core.push(Action::Withdraw),
+        match self.scope {
+            Scope::Machine => core.hosts.others().into_iter().for_each(|host| core.send_host(host, Frame::Leave)),
+            Scope::Host => core.push(Action::Withdraw),
         }
         let tasks: Vec<Tid> = core.tasks.iter().map(|(tid, _)| tid).collect();
         tasks.iter().for_each(|tid| signal_here(core, *tid, SIGNAL_TERMINATE, false));
@@ -207,7 +228,7 @@ impl Control {
 
     /// Ends a halt when no process and no other host is left.
     pub fn stop_when_empty(&mut self, core: &mut Core) {
-        let waits = core.is_master() && core.hosts.has_others() || self.waits_for_deputy(core);
+        let waits = self.scope == Scope::Machine && core.hosts.has_others() || self.waits_for_deputy(core);
         if core.halting && !waits && core.tasks.iter().all(|(_, task)| task.started == 0 && !task.is_starting) {
             self.stop(core);
         }
@@ -215,7 +236,7 @@ impl Control {
 
     fn waits_for_deputy(&self, core: &Core) -> bool {
         let may_live = |deputy: Tid| core.hosts.is_here(deputy) || core.now < self.deputy_until;
-        core.is_master() && core.deputy.is_some_and(may_live)
+        self.scope == Scope::Machine && core.deputy.is_some_and(may_live)
     }
 
     /// Stops the daemon, once.

@@ -166,6 +166,17 @@ impl Core {
     pub fn release_all(&mut self) {
         self.release(u64::MAX);
     }
+    /// Drops the frames of a kind that wait, for whatever reason.
+    pub fn drop_unsent(&mut self, is_meant: impl Fn(&Frame) -> bool) {
+        let stays = |action: &Action| !matches!(action, Action::SendHost { frame, .. } if is_meant(frame));
+        let held = self.held.iter_mut().map(|(_, actions)| actions);
+        held.chain([&mut self.released, &mut self.actions]).for_each(|actions| actions.retain(stays));
+        self.awaited.values_mut().for_each(|awaited| awaited.frames.retain(|frame| !is_meant(frame)));
+    }
+    /// Drops all actions that wait for the deputy.
+    pub fn drop_held(&mut self) {
+        self.held.clear();
+    }
     /// Puts actions before all that do not wait for the deputy.
     pub fn do_next(&mut self, actions: VecDeque<Action>) {
         let later = std::mem::replace(&mut self.released, actions);

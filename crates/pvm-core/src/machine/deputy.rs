@@ -1,13 +1,18 @@
-//! The deputy: a host that keeps what only the master knows, and becomes the master if that one provably dies.
+//! The deputy: a host that keeps what only the master knows, and becomes the master if that one is lost.
 //!
 //! The master chooses the host that has been in the machine for the longest time, and sends it everything. When the deputy
 //! says that it keeps that, all hosts learn who the deputy is. From then on every change of what only the master knows goes to
 //! the deputy first, with the answers to requests that it leads to: all that the master does in the same step and later waits
 //! until the deputy has said that it keeps the change ([`Core::hold`]). So nobody ever learns of a change that is lost later.
-//! If the deputy is lost, the master goes on without one and chooses another.
+//!
+//! If the deputy has ended, the master chooses another. If the deputy is only silent, it may become the master meanwhile. So the
+//! master *deposes* it first: what it does waits until a majority of the [council](super::council) does not support the deputy any
+//! more. The deputy, if it has lost the master, *stands*: it becomes the master as soon as a majority follows it. A proof that the
+//! master has died counts as the vote of the master.
 use super::action::Action;
 use super::core::{Core, SubMachine};
-use super::event::Event;
+use super::council::{Council, Deposition, Verdict};
+use super::event::{Event, Loss};
 use super::groups::GroupShadow;
 use super::mailbox::Mailboxes;
 use super::pending_acks::Ack;
@@ -28,8 +33,12 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 const WINDOW_BYTES: usize = 16 << 20;
 const MARK_BYTES: usize = 4 << 20;
 
+/// For which part of the silence limit a deputy waits for votes. The other hosts notice within two beats that they have lost the
+/// master, too.
+const CANDIDACIES_PER_TIMEOUT: u32 = 2;
+
 /// The deputy of this master.
-#[derive(Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Default)]
 enum Deputy {
     #[default]
     None,
@@ -37,6 +46,20 @@ enum Deputy {
     Starting(Tid),
     /// All hosts know it.
     Ready(Tid),
+    /// It is lost, or is to be replaced, and may not know that yet.
+    Deposed(Deposition),
+}
+
+/// What this host is as a deputy.
+#[derive(Default)]
+enum Standby {
+    /// It is not the deputy.
+    #[default]
+    Off,
+    /// It keeps what the master knows.
+    Keeps(Box<Shadow>),
+    /// It has lost the master, and becomes the master if a majority follows it in time.
+    Stands { shadow: Box<Shadow>, loss: Loss, until: Time },
 }
 
 /// What this host knows of deputies.
@@ -53,8 +76,10 @@ pub(super) struct Deputies {
     on_way: usize,
     marks: VecDeque<(u64, usize)>,
     since_mark: usize,
-    /// At the deputy: what the master knows.
-    shadow: Option<Box<Shadow>>,
+    /// The councils of which the deputy may know, each with the first mark behind it; the first is kept.
+    councils: VecDeque<(u64, Council)>,
+    /// At the deputy.
+    standby: Standby,
 }
 
 /// What the deputy keeps.
@@ -80,13 +105,25 @@ impl SubMachine for Deputies {
         true
     }
     fn on_event(&mut self, core: &mut Core, event: &Event) {
-        if let Event::HostGone(host) = event {
-            // While the master halts, a deputy that is only silent may still live.
-            core.deputy.take_if(|deputy| deputy == host && !(core.halting && core.hosts.is_master()));
-            if matches!(self.deputy, Deputy::Starting(deputy) | Deputy::Ready(deputy) if deputy == *host) {
-                self.stop(core);
-                core.release_all();
+        let Event::HostGone(host) = event else { return };
+        if !core.is_master() {
+            core.deputy.take_if(|deputy| deputy == host);
+            return;
+        }
+        // The core has forgotten a deputy that has provably ended.
+        let may_live = core.deputy == Some(*host) && !core.halting;
+        match &mut self.deputy {
+            Deputy::Starting(deputy) | Deputy::Ready(deputy) if deputy == host => match may_live {
+                true => self.depose(core, *host),
+                false => self.do_without(core),
+            },
+            Deputy::Deposed(deposition) => {
+                if deposition.deputy == *host && !may_live {
+                    deposition.agree(*host);
+                }
+                self.count_agreed(core);
             }
+            _ => {}
         }
     }
 }
@@ -97,24 +134,90 @@ impl Deputies {
     /// Returns the host that gets all changes, if there is one.
     pub fn host(&self) -> Option<Tid> {
         match self.deputy {
-            Deputy::None => None,
+            Deputy::None | Deputy::Deposed(_) => None,
             Deputy::Starting(host) | Deputy::Ready(host) => Some(host),
         }
     }
+    /// Returns whether something waits, or may have to wait, for a deputy.
+    pub fn is_active(&self) -> bool {
+        !matches!(self.deputy, Deputy::None)
+    }
     /// Returns whether the deputy keeps all that was sent.
     pub fn has_all(&self) -> bool {
-        self.deputy == Deputy::None || self.kept == self.sent
+        match self.deputy {
+            Deputy::None => true,
+            Deputy::Deposed(_) => false,
+            Deputy::Starting(_) | Deputy::Ready(_) => self.kept == self.sent,
+        }
     }
 
-    /// Chooses a deputy if there is none. Returns whether it was chosen now, so that it needs everything.
-    pub fn choose(&mut self, core: &Core) -> bool {
-        if self.deputy != Deputy::None {
+    /// Chooses a deputy if there is none, if possible the host that is to be the next master. Returns whether it was chosen now,
+    /// so that it needs everything. `leaves`: whether a host is to leave.
+    pub fn choose(&mut self, core: &Core, next_master: Option<Tid>, leaves: impl Fn(Tid) -> bool) -> bool {
+        if !matches!(self.deputy, Deputy::None) {
             return false;
         }
-        let may = |host: &Tid| !core.is_awaited(*host) && !core.hosts.is_draining(*host);
-        let Some(host) = core.linked_hosts().find(may) else { return false };
-        *self = Deputies { deputy: Deputy::Starting(host), ..Deputies::default() };
+        let takes_tasks = |host: Tid| !core.hosts.is_draining(host) || next_master == Some(host);
+        let may = |host: &Tid| !core.is_awaited(*host) && !leaves(*host) && takes_tasks(*host);
+        let mut hosts: Vec<Tid> = core.linked_hosts().filter(may).collect();
+        hosts.sort_by_key(|host| next_master != Some(*host));
+        let Some(host) = hosts.first() else { return false };
+        *self = Deputies { deputy: Deputy::Starting(*host), ..Deputies::default() };
         true
+    }
+
+    /// Begins to do without the deputy. What this master does waits until that is safe.
+    pub fn depose(&mut self, core: &mut Core, deputy: Tid) {
+        if matches!(self.deputy, Deputy::Starting(_)) {
+            return self.do_without(core);
+        }
+        let councils = std::mem::take(&mut self.councils);
+        self.stop(core);
+        core.hold(u64::MAX);
+        let mut deposition = Deposition::begin(deputy, councils.into_iter().map(|(_, council)| council));
+        deposition.agree(core.own_host());
+        for member in deposition.members().into_iter().chain([deputy]) {
+            if core.is_awaited(member) {
+                // It has not heard of the deputy.
+                deposition.agree(member);
+            } else if core.links.has_session(member) && core.hosts.is_here(member) {
+                core.acks.expect(member, Ack::Deposed, core.now);
+                core.send_urgently(member, Frame::Depose { deputy });
+            }
+        }
+        self.deputy = Deputy::Deposed(deposition);
+        self.count_agreed(core);
+    }
+
+    /// Goes on without the deputy.
+    fn do_without(&mut self, core: &mut Core) {
+        self.stop(core);
+        core.release_all();
+    }
+
+    /// Handles the answer of a host that it does not support the deputy any more.
+    pub fn deposed(&mut self, core: &mut Core, from: Tid, former: Tid) {
+        core.acks.received(from, Ack::Deposed);
+        match &mut self.deputy {
+            Deputy::Deposed(deposition) if deposition.deputy == former => deposition.agree(from),
+            _ => return,
+        }
+        self.count_agreed(core);
+    }
+
+    /// Goes on without the deputy if enough hosts agree, or gives up if too few are left.
+    fn count_agreed(&mut self, core: &mut Core) {
+        let Deputy::Deposed(deposition) = &self.deputy else { return };
+        match deposition.verdict(|host| core.hosts.is_here(host) && core.links.has_session(host)) {
+            Verdict::Open => {}
+            Verdict::Agreed => {
+                core.deputy = None;
+                core.drop_unsent(|frame| matches!(frame, Frame::Deputy { .. }));
+                self.do_without(core);
+            }
+            Verdict::Lost if core.halting => {}
+            Verdict::Lost => core.raise(Event::MajorityLost),
+        }
     }
 
     /// Sends changes to the deputy, with the answers of this step. What this step does waits until they are kept.
@@ -126,6 +229,9 @@ impl Deputies {
         let mut bytes = 0;
         for change in changes.into_iter().chain(answers(core)) {
             bytes += weight(&change);
+            if let Backup::Table { hosts, joining, .. } = &change {
+                self.councils.push_back((self.sent + 1, council(core.own_host(), deputy, hosts, joining)));
+            }
             self.queue.push_back(change);
             if bytes >= MARK_BYTES {
                 bytes = 0;
@@ -170,9 +276,12 @@ impl Deputies {
         while self.marks.front().is_some_and(|(mark, _)| *mark <= number) {
             self.on_way -= self.marks.pop_front().map_or(0, |(_, bytes)| bytes);
         }
+        while self.councils.get(1).is_some_and(|(mark, _)| *mark <= number) {
+            self.councils.pop_front();
+        }
         self.send_queued(core, from);
         core.release(self.kept);
-        if self.deputy == Deputy::Starting(from) && self.has_all() {
+        if matches!(self.deputy, Deputy::Starting(_)) && self.has_all() {
             self.deputy = Deputy::Ready(from);
             core.deputy = Some(from);
             for host in core.hosts.others() {
@@ -192,9 +301,9 @@ impl Deputies {
     /// Keeps a piece of what the master knows.
     pub fn keep(&mut self, core: &mut Core, piece: Backup) {
         if piece == Backup::Begin {
-            self.shadow = Some(Box::new(Shadow::new(core)));
+            self.standby = Standby::Keeps(Box::new(Shadow::new(core)));
         }
-        let Some(shadow) = &mut self.shadow else { return };
+        let Standby::Keeps(shadow) = &mut self.standby else { return };
         match piece {
             Backup::Begin => {}
             Backup::State(state) => match *state {
@@ -216,13 +325,68 @@ impl Deputies {
     /// Forgets the deputy of the former master.
     pub fn forget(&mut self, core: &mut Core) {
         core.deputy = None;
-        self.shadow = None;
+        self.standby = Standby::Off;
     }
 
-    /// Takes what this deputy keeps.
-    pub fn take_shadow(&mut self) -> Option<Box<Shadow>> {
-        self.shadow.take()
+    /// Handles the order of the master not to support a deputy any more.
+    pub fn depose_here(&mut self, core: &mut Core, deputy: Tid) {
+        core.deputy.take_if(|known| *known == deputy);
+        if deputy == core.own_host() {
+            self.standby = Standby::Off;
+        }
+        core.send_urgently(core.hosts.master(), Frame::Deposed { deputy });
     }
+
+    /// Stands as the next master. Returns whether this deputy can become it.
+    pub fn stand(&mut self, core: &Core, loss: Loss) -> bool {
+        let Standby::Keeps(shadow) = std::mem::take(&mut self.standby) else { return false };
+        if loss != Loss::Proven && !shadow.council(core).decides() {
+            return false;
+        }
+        let until = core.now + core.settings.host_timeout / CANDIDACIES_PER_TIMEOUT;
+        self.standby = Standby::Stands { shadow, loss, until };
+        true
+    }
+
+    /// Returns what this deputy keeps, and how the master was lost, if a majority has lost that one.
+    pub fn take_elected(&mut self, core: &Core) -> Option<(Box<Shadow>, Loss)> {
+        let is_elected = match &self.standby {
+            Standby::Stands { shadow, loss, .. } => {
+                let (own, master) = (core.own_host(), core.hosts.master());
+                let votes =
+                    |host| host == own || core.links.follows_early(host) || host == master && *loss == Loss::Proven;
+                shadow.council(core).has_majority(votes)
+            }
+            Standby::Off | Standby::Keeps(_) => false,
+        };
+        match is_elected.then(|| std::mem::take(&mut self.standby)) {
+            Some(Standby::Stands { shadow, loss, .. }) => Some((shadow, loss)),
+            _ => None,
+        }
+    }
+
+    /// Returns until when this deputy waits for votes, if it does.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        match self.standby {
+            Standby::Stands { until, .. } => Some(until),
+            Standby::Off | Standby::Keeps(_) => None,
+        }
+    }
+
+    /// Gives up if too few hosts have lost the master.
+    pub fn on_time(&mut self, core: &mut Core) {
+        if self.next_wakeup().is_some_and(|until| core.now >= until) {
+            if let Standby::Stands { loss, .. } = std::mem::take(&mut self.standby) {
+                core.raise(Event::MasterLost(format!("{loss}, and too few other hosts have lost it")));
+            }
+        }
+    }
+}
+
+/// Returns the council of a master and its deputy.
+fn council(master: Tid, deputy: Tid, hosts: &[HostEntry], joining: &[Tid]) -> Council {
+    let hosts: Vec<Tid> = hosts.iter().map(|entry| entry.tid).filter(|host| !joining.contains(host)).collect();
+    Council::of(&hosts, master, deputy)
 }
 
 impl Shadow {
@@ -239,6 +403,12 @@ impl Shadow {
             answer_times: VecDeque::new(),
             answer_bytes: 0,
         }
+    }
+
+    /// Returns the council, at the deputy.
+    fn council(&self, core: &Core) -> Council {
+        let joining: Vec<Tid> = self.joining.iter().copied().collect();
+        council(core.hosts.master(), core.own_host(), &self.hosts, &joining)
     }
 
     fn keep_answer(&mut self, core: &Core, key: (Tid, u32), reply: Reply) {

@@ -22,10 +22,12 @@ pub(super) enum Event {
     HostGone(Tid),
     /// New hosts are usable.
     HostsJoined(Vec<Tid>),
-    /// The master is lost or has violated the protocol; the text is the reason.
+    /// The master is lost or has violated the protocol, and nobody takes its place; the text is the reason.
     MasterLost(String),
-    /// The master's daemon has provably ended, and there is a deputy.
-    MasterDied,
+    /// The master is lost, and this host knows its deputy.
+    MasterGone(Loss),
+    /// At the master: most of the council does not answer any more, so the deputy may have become the master.
+    MajorityLost,
     /// At the master: a task has taken a role.
     RoleTaken { role: Role, tid: Tid },
     /// At the master: a task has given up a role.
@@ -41,4 +43,22 @@ pub(super) enum Event {
     /// A spawn that the manager ordered on behalf of `parent` has ended. `wid`, `ctx`: wait id and context of the
     /// manager's message; `results`: tids or codes.
     ManagerSpawned { manager: Tid, wid: i32, ctx: i32, parent: i32, results: Vec<i32> },
+}
+
+/// How the master was lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// Its daemon has provably ended.
+    Proven,
+    /// It may live, and cannot be heard; the text says why.
+    Silent(String),
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Loss::Proven => f.write_str("its daemon has ended"),
+            Loss::Silent(why) => f.write_str(why),
+        }
+    }
 }

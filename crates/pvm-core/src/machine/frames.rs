@@ -15,7 +15,8 @@ use crate::wire::{Frame, VERSION};
 impl Parts {
     /// Dispatches a frame of a host of the machine.
     pub fn dispatch_frame(&mut self, core: &mut Core, from: Tid, frame: Frame) {
-        let from_master = from == core.hosts.master();
+        // This host has given up a master whose link has failed, even if that one still sends.
+        let from_master = from == core.hosts.master() && !core.links.has_failed(from);
         match frame {
             // Fences were dealt with before.
             Frame::Beat | Frame::Fence => {}
@@ -155,6 +156,8 @@ impl Parts {
             Frame::Backup(piece) if from_master => self.deputies.keep(core, piece),
             Frame::BackupKept { number } if core.is_master() => self.deputies.kept(core, from, number),
             Frame::Deputy { host } if from_master => core.deputy = Some(host),
+            Frame::Depose { deputy } if from_master => self.deputies.depose_here(core, deputy),
+            Frame::Deposed { deputy } if core.is_master() => self.deputies.deposed(core, from, deputy),
             Frame::WholeTable { version, hosts, joining } if from_master => {
                 let joining = joining.into_iter().collect();
                 self.membership.table_replaced(core, version, hosts, &joining);
@@ -196,6 +199,8 @@ impl Parts {
             | Frame::Backup(_)
             | Frame::BackupKept { .. }
             | Frame::Deputy { .. }
+            | Frame::Depose { .. }
+            | Frame::Deposed { .. }
             | Frame::WholeTable { .. } => {}
         }
     }

@@ -29,15 +29,23 @@ impl Parts {
     /// At the master: decides what had to wait until all hosts follow it, and hands over if that is wanted and nothing is under
     /// way.
     pub fn hand_over_if_due(&mut self, core: &mut Core) {
+        if let Some(deputy) = self.deputies.host().filter(|deputy| self.membership.is_to_leave(core, *deputy)) {
+            self.deputies.depose(core, deputy);
+        }
         for (task, wait, request) in self.membership.take_deletions(core) {
             self.decide(core, task, wait, request);
             self.settle(core);
         }
-        if !self.membership.moving.is_wanted() || core.halting {
+        let has_deletions = self.membership.has_deletions();
+        if !self.membership.moving.is_wanted() || core.halting || core.awaits_hosts() || has_deletions {
             return;
         }
         let Some(next) = self.membership.moving.next_master(core) else { return self.stay(core) };
         self.groups.keep_barriers(core);
+        if let Some(deputy) = self.deputies.host().filter(|deputy| *deputy != next) {
+            // No other host must take over while the master moves.
+            self.deputies.depose(core, deputy);
+        }
         if self.is_quiet(core) && self.membership.moving.offer(next) {
             core.acks.expect(next, Ack::Master, core.now);
             core.send_host(next, Frame::MasterOffered);

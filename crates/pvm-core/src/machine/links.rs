@@ -129,6 +129,13 @@ impl Links {
     pub fn next_wakeup(&self) -> Option<Time> {
         self.deadlines.first().map(|(when, _)| *when)
     }
+    pub fn has_failed(&self, host: Tid) -> bool {
+        self.links.get(&host).is_some_and(|link| matches!(link.state, State::Failed))
+    }
+    /// Returns whether a host follows this host already, which is not the master yet.
+    pub fn follows_early(&self, host: Tid) -> bool {
+        self.early.contains_key(&host)
+    }
     pub fn has_session(&self, host: Tid) -> bool {
         self.links.get(&host).is_some_and(|link| link.state.has_session())
     }

@@ -7,7 +7,7 @@
 //! several sub-machines, it is an event, and is delivered to all of them. The modules, lowest first; each imports only
 //! from modules that are listed before it (`cargo xtask lint` reads this list):
 //!
-//! * `request_kinds`, `group_page`, `action`, `limits`, `index`, `attempts`: types
+//! * `request_kinds`, `group_page`, `action`, `limits`, `index`, `attempts`, `council`: types
 //! * `fences`: the order of frames on control links
 //! * `task_table`, `settings`, `host_table`, `roles`, `link_quality`, `links`, `pending_acks`, `open_requests`: tables
 //! * `event`, `core`, `outbox`: events, all tables together, and the functions that send
@@ -30,6 +30,7 @@ mod attempts;
 mod contexts;
 mod control;
 mod core;
+mod council;
 mod deputy;
 mod direct;
 mod event;
@@ -112,6 +113,7 @@ impl Machine {
     /// Delivers all pending events.
     fn settle(&mut self) {
         self.parts.settle(&mut self.core);
+        self.parts.succeed_if_elected(&mut self.core);
         if self.core.is_master() {
             for (host, frame) in self.core.links.take_early() {
                 self.dispatch(host, frame);
@@ -142,7 +144,7 @@ impl Machine {
         let barriers = self.parts.groups.next_deadline().map(|(when, _)| when);
         let (membership, control) = (self.parts.membership.next_wakeup(&self.core), self.parts.control.next_wakeup());
         let (directs, spawns) = (self.parts.directs.next_wakeup(), self.parts.spawns.next_wakeup());
-        let wakeups = [membership, control, barriers, directs, spawns];
+        let wakeups = [membership, control, barriers, directs, spawns, self.parts.deputies.next_wakeup()];
         wakeups.into_iter().flatten().min()
     }
 
@@ -275,6 +277,7 @@ impl Machine {
     pub fn handle_time(&mut self, now: Time) {
         self.advance_time(now);
         self.parts.membership.on_time(&mut self.core);
+        self.parts.deputies.on_time(&mut self.core);
         self.settle();
         self.parts.control.on_time(&mut self.core);
         self.parts.groups.on_time(&mut self.core);

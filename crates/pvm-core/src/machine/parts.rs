@@ -100,8 +100,8 @@ impl Parts {
             self.all_mut().into_iter().for_each(|part| part.on_event(core, &event));
             if let Event::RequestReturned { from, wait, request } = event {
                 self.handle_request(core, from, wait, request);
-            } else if let Event::MasterDied = event {
-                self.master_died(core);
+            } else if let Event::MasterGone(loss) = event {
+                self.master_gone(core, loss);
             }
         }
         if core.halting {

@@ -28,6 +28,8 @@ pub(super) enum Ack {
     Barriers(u32),
     /// `BackupKept` of the last mark
     Backup,
+    /// `Deposed`
+    Deposed,
     /// `MasterAccepted`
     Master,
     /// `Following`, at a new master

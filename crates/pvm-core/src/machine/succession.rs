@@ -1,4 +1,4 @@
-//! The master has died: its deputy becomes the master, and the other hosts follow it.
+//! The master is lost: its deputy becomes the master, and the other hosts follow it.
 //!
 //! What only the master knew is at the deputy ([`super::deputy`]); everything else is at the hosts. So the new master does what
 //! it does after a hand-over ([`super::handover`]), and in addition:
@@ -10,7 +10,7 @@
 //!   who has passed.
 use super::core::Core;
 use super::deputy::{self, Shadow};
-use super::event::Event;
+use super::event::{Event, Loss};
 use super::parts::Parts;
 use crate::codes::Code;
 use crate::hostfile;
@@ -28,7 +28,8 @@ impl Parts {
         if !core.is_master() || core.halting {
             return self.stop_backups(core);
         }
-        let is_new = self.deputies.choose(core);
+        let leaves = |host| self.membership.is_to_leave(core, host);
+        let is_new = self.deputies.choose(core, self.membership.moving.next_master(core), leaves);
         let has_deputy = self.deputies.host().is_some();
         if has_deputy != core.changes.are_kept || is_new {
             core.changes.are_kept = has_deputy;
@@ -41,7 +42,7 @@ impl Parts {
     }
 
     fn stop_backups(&mut self, core: &mut Core) {
-        if core.changes.are_kept {
+        if core.changes.are_kept || self.deputies.is_active() {
             core.changes = Default::default();
             self.mailboxes.note_changes(false);
             self.deputies.stop(core);
@@ -76,27 +77,34 @@ impl Parts {
     // ----- after its death
 
     /// Becomes the master, or follows the deputy.
-    pub fn master_died(&mut self, core: &mut Core) {
-        let (own, former) = (core.own_host(), core.hosts.master());
-        let name = core.hosts.name_of(former);
-        let shadow = self.deputies.take_shadow();
-        match (core.deputy.take(), shadow) {
+    pub fn master_gone(&mut self, core: &mut Core, loss: Loss) {
+        let (own, name) = (core.own_host(), core.hosts.name_of(core.hosts.master()));
+        let lost = format!("the master {name} is lost: {loss}");
+        match core.deputy.take() {
             _ if core.halting => {}
-            (Some(deputy), Some(shadow)) if deputy == own => {
-                core.log(format!("the master {name} has died"));
-                self.succeed(core, former, *shadow);
+            Some(deputy) if deputy == own && self.deputies.stand(core, loss.clone()) => {
+                core.log(lost);
+                // The hosts with higher numbers cannot call this one to follow it.
+                core.hosts.others().into_iter().for_each(|host| core.want_link(host));
             }
-            (Some(deputy), _) if deputy != own && core.hosts.is_here(deputy) => {
-                core.log(format!("the master {name} has died"));
+            Some(deputy) if deputy != own && core.hosts.is_here(deputy) => {
+                core.log(lost);
                 self.groups.fail_arrivals(core, Code::HostFail);
                 self.follow(core, deputy, true);
             }
-            _ => core.raise(Event::MasterLost("its daemon has ended".into())),
+            _ => core.raise(Event::MasterLost(loss.to_string())),
         }
     }
 
-    /// Becomes the master in place of `former`, which has died.
-    fn succeed(&mut self, core: &mut Core, former: Tid, shadow: Shadow) {
+    /// At a deputy that has lost the master: becomes the master if a majority of the council has lost it.
+    pub fn succeed_if_elected(&mut self, core: &mut Core) {
+        if let Some((shadow, loss)) = self.deputies.take_elected(core).filter(|_| !core.halting) {
+            self.succeed(core, core.hosts.master(), *shadow, &loss);
+        }
+    }
+
+    /// Becomes the master in place of `former`.
+    fn succeed(&mut self, core: &mut Core, former: Tid, shadow: Shadow, loss: &Loss) {
         let Shadow { machine, version, hosts, joining, mailboxes, groups, servers, answers, .. } = shadow;
         self.begin_office(core);
         self.membership.table_replaced(core, version, hosts, &joining);
@@ -116,7 +124,7 @@ impl Parts {
         for host in joining {
             self.membership.lose_host(core, host, "the master has died before it had joined");
         }
-        self.membership.lose_host(core, former, "its daemon has ended");
+        self.membership.lose_host(core, former, &loss.to_string());
         core.hosts.others().into_iter().for_each(|host| core.want_link(host));
         self.membership.take_office(core);
         self.settle(core);

@@ -306,11 +306,15 @@ pub enum Frame {
     Backup(Backup),
     /// Deputy to the master: all pieces up to the mark with this number are kept.
     BackupKept { number: u64 },
-    /// Master to all: that host becomes the master if this one dies.
+    /// Master to all: that host becomes the master if this one is lost.
     Deputy { host: Tid },
     /// New master to a host that follows it: all hosts of the machine, and those that have not joined yet. The answer is
     /// `TableAck`.
     WholeTable { version: u64, hosts: Vec<HostEntry>, joining: Vec<Tid> },
+    /// Master to the council: do not support that deputy any more. The answer is `Deposed`.
+    Depose { deputy: Tid },
+    /// To the master: this host does not support that deputy any more.
+    Deposed { deputy: Tid },
 }
 
 impl Frame {

@@ -11,7 +11,7 @@
 use super::{Membership, beat_interval};
 use crate::machine::action::Action;
 use crate::machine::core::Core;
-use crate::machine::event::Event;
+use crate::machine::event::{Event, Loss};
 use crate::machine::links::{Call, CallFailure, Link, LinkBreak, State};
 use crate::tid::Tid;
 use crate::time::Time;
@@ -44,11 +44,8 @@ impl Membership {
 
     /// Handles the proof that the daemon of the host has ended.
     fn link_ended(&mut self, core: &mut Core, host: Tid, why: &str) {
-        match host == core.hosts.master() && core.deputy.is_some() && !core.halting {
-            true => {
-                core.links.get_mut(host).into_iter().for_each(|link| link.state = State::Failed);
-                core.raise(Event::MasterDied);
-            }
+        match host == core.hosts.master() && core.deputy.is_some() {
+            true => lose_master(core, Loss::Proven),
             false => {
                 core.deputy.take_if(|deputy| *deputy == host);
                 self.link_lost(core, host, why);
@@ -69,7 +66,7 @@ impl Membership {
         if core.is_master() {
             self.lose_host(core, host, why);
         } else if host == core.hosts.master() {
-            core.raise(Event::MasterLost(why.to_owned()));
+            lose_master(core, Loss::Silent(why.to_owned()));
         } else if !core.halting {
             core.send_master(Frame::Suspect(host));
         }
@@ -154,6 +151,16 @@ impl Membership {
         self.link_lost(core, host, &lost);
         None
     }
+}
+
+/// Handles the loss of the master.
+fn lose_master(core: &mut Core, loss: Loss) {
+    let master = core.hosts.master();
+    core.links.get_mut(master).into_iter().for_each(|link| link.state = State::Failed);
+    core.raise(match core.deputy {
+        Some(_) => Event::MasterGone(loss),
+        None => Event::MasterLost(loss.to_string()),
+    });
 }
 
 /// Sends a beat if one is due; returns when the next one is. Beats are sent on a connection that has broken, too: a side need

@@ -55,7 +55,8 @@ pub(super) struct Membership {
     pub joining: Joining,
     pub draining: Draining,
     pub moving: Moving,
-    /// At a new master: requests to delete hosts, until all hosts follow it. What a host is told before does not reach it.
+    /// At the master: requests to delete hosts, until all hosts follow it and none of those is its deputy. What a host is told
+    /// before it follows does not reach it; and a deputy that is deleted must not take the end of its link for that of the master.
     deletions: Vec<HeldRequest>,
     pub data_links: DataLinks,
     suspicions: Suspicions,
@@ -95,6 +96,17 @@ impl SubMachine for Membership {
             _ => {}
         }
     }
+}
+
+/// Returns whether a request to delete hosts has to wait.
+fn must_wait(core: &Core, request: &Request) -> bool {
+    let names_deputy = core.deputy.is_some_and(|deputy| deletes(core, request, deputy));
+    names_deputy || core.awaits_hosts() && matches!(request, Request::DeleteHosts(_))
+}
+
+/// Returns whether a request is to delete a host, among others.
+fn deletes(core: &Core, request: &Request, host: Tid) -> bool {
+    matches!(request, Request::DeleteHosts(names) if names.iter().any(|name| core.hosts.find(name) == Some(host)))
 }
 
 /// Sends a change of the host table to all other hosts; at the master.
@@ -275,15 +287,25 @@ impl Membership {
 
     /// Takes a request if it has to wait, because the master moves or has just moved; otherwise returns it.
     pub fn hold(&mut self, core: &Core, from: Tid, wait: u32, request: Request) -> Option<Request> {
-        if matches!(request, Request::DeleteHosts(_)) && core.awaits_hosts() && !core.halting {
+        if core.is_master() && !core.halting && must_wait(core, &request) {
             self.deletions.push((from, wait, request));
             return None;
         }
         self.moving.hold(core, &self.joining, from, wait, request)
     }
-    /// Takes the requests to delete hosts, if all hosts follow this master.
+    /// Takes the requests to delete hosts that need not wait any more.
     pub fn take_deletions(&mut self, core: &Core) -> Vec<HeldRequest> {
-        if core.awaits_hosts() { Vec::new() } else { std::mem::take(&mut self.deletions) }
+        match self.deletions.iter().any(|(.., request)| must_wait(core, request)) {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.deletions),
+        }
+    }
+    pub fn has_deletions(&self) -> bool {
+        !self.deletions.is_empty()
+    }
+    /// Returns whether a request that waits is to delete this host.
+    pub fn is_to_leave(&self, core: &Core, host: Tid) -> bool {
+        self.deletions.iter().any(|(.., request)| deletes(core, request, host))
     }
     /// Forgets the requests of tasks that have gone.
     fn forget_held(&mut self, is_gone: impl Fn(Tid) -> bool) {

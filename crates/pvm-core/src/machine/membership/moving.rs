@@ -36,14 +36,19 @@ impl Moving {
         if !core.is_master() || core.halting || !is_kept {
             return Some(request);
         }
-        let (names, is_of_hosts) = match &request {
-            Request::DeleteHosts(names) | Request::DrainHosts { names, drain: true } => (names.as_slice(), true),
-            Request::AddHosts(_) | Request::DrainHosts { .. } => (&[][..], true),
-            _ => (&[][..], false),
+        let (names, waits) = match &request {
+            // What is asked about other hosts is decided here. If the next master decided it, two masters that are to leave
+            // could hand over to each other for ever.
+            Request::DeleteHosts(names) | Request::DrainHosts { names, drain: true } => {
+                (names.as_slice(), names_master(core, names))
+            }
+            Request::DrainHosts { .. } => (&[][..], false),
+            Request::AddHosts(_) => (&[][..], true),
+            // While hosts join, which may take a minute, all other requests are decided here.
+            _ => (&[][..], joining.is_idle()),
         };
         match self {
-            // While hosts join, which may take a minute, all other requests are decided here.
-            Moving::Wanted { held, .. } if is_of_hosts || joining.is_idle() => {
+            Moving::Wanted { held, .. } if waits => {
                 held.push((from, wait, request));
                 None
             }

@@ -286,6 +286,21 @@ impl Fleet {
         }
     }
 
+    /// Cuts all links between these hosts and the others, which notice at once, and lets no new ones be made.
+    pub fn part(&mut self, side: &[Tid]) {
+        let (ours, theirs): (Vec<Tid>, Vec<Tid>) = self.living().into_iter().partition(|host| side.contains(host));
+        for one in ours {
+            for other in &theirs {
+                self.cut(one, *other);
+                self.refused.extend([(one, *other), (*other, one)]);
+            }
+        }
+    }
+    /// Lets all connections be made again.
+    pub fn join_parts(&mut self) {
+        self.refused.clear();
+    }
+
     /// Returns how many bytes are on the way on a control link.
     pub fn bytes_on_way(&self, from: Tid, to: Tid) -> usize {
         let bytes = |item: &Item| if let Item::Frame(bytes) = item { bytes.len() } else { 0 };

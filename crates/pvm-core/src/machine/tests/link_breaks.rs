@@ -150,7 +150,7 @@ fn a_daemon_that_has_provably_ended_is_lost_at_once() {
     let mut fleet = Fleet::linked();
     fleet.broken(TWO, MASTER, LinkBreak::Ended);
     assert!(
-        fleet.log.iter().any(|(host, _, line)| *host == TWO && line.contains("lost the master")),
+        fleet.log.iter().any(|(host, _, line)| *host == TWO && line.contains("the master h1 (t40000) is lost")),
         "{:?}",
         fleet.log
     );

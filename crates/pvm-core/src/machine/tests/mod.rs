@@ -25,6 +25,7 @@ mod spawns;
 mod succession;
 mod task_ends;
 mod traced_tasks;
+mod votes;
 pub mod world;
 
 // Imports of most tests.

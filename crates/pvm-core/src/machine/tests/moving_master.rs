@@ -242,8 +242,8 @@ fn a_move_is_given_up_if_no_other_host_is_left() {
     let later = fleet.send(one, put("later", one, 0));
     fleet.settle();
     assert_eq!((fleet.answer(one, deletion), fleet.answer(one, later)), (None, None));
-    fleet.kill(Fleet::host(2));
-    fleet.kill(Fleet::host(3));
+    fleet.die(Fleet::host(2));
+    fleet.die(Fleet::host(3));
     fleet.settle();
     assert_eq!(fleet.answer(one, deletion), Some(Reply::Codes(vec![Code::BadParam.number()])));
     assert_eq!(fleet.answer(one, later), Some(Reply::Int(0)));

@@ -180,7 +180,7 @@ fn a_lost_host_fails_its_block_and_answers_what_it_owed() {
         assert!(matches!(fleet.answer(task, list), Some(Reply::Tasks(tasks)) if tasks.len() == 3));
         // The frozen host resumes, notices that it was removed, and ends.
         fleet.nodes.get_mut(&frozen).unwrap().frozen = false;
-        fleet.pass(Duration::from_secs(5));
+        fleet.pass(HOST_TIMEOUT);
         fleet.check_tables();
         assert_eq!(fleet.living(), [MASTER, Fleet::host(3)]);
     });
@@ -501,8 +501,8 @@ fn a_halt_outlives_a_deputy_that_may_not_have_heard_of_it() {
 }
 
 #[test]
-fn without_the_master_all_end_and_say_so_once() {
-    many(3, |fleet| {
+fn of_two_hosts_the_second_ends_without_the_first_and_says_so_once() {
+    many(2, |fleet| {
         let task = fleet.task(Fleet::host(2));
         match fleet.prng.below(2) {
             0 => fleet.kill(MASTER),
@@ -513,10 +513,8 @@ fn without_the_master_all_end_and_say_so_once() {
         assert!(fleet.received[&task].iter().any(says_why));
         fleet.nodes.remove(&MASTER);
         assert_eq!(fleet.living(), []);
-        for host in [2, 3].map(Fleet::host) {
-            let lost = |(at, _, line): &&(Tid, Tid, String)| *at == host && line.contains("lost the master");
-            assert_eq!(fleet.log.iter().filter(lost).count(), 1);
-        }
+        let lost = |(.., line): &&(Tid, Tid, String)| line.contains("lost the master");
+        assert_eq!(fleet.log.iter().filter(lost).count(), 1);
     });
 }
 
@@ -560,8 +558,8 @@ fn the_host_that_loses_frames_goes_and_not_the_one_that_it_complains_of() {
             fleet.machine(MASTER).handle_retransmissions(ill, total);
         }
         fleet.cut(ill, well);
-        // The master hears from the other one that it lives.
-        fleet.pass(Duration::from_secs(7));
+        // The master hears from the other one that it lives. The ill one is its deputy, and waits for votes in vain.
+        fleet.pass(Duration::from_secs(12));
         assert_eq!(fleet.living(), [MASTER, Fleet::host(3), well]);
         fleet.check_tables();
     });
@@ -579,7 +577,7 @@ fn a_host_that_several_cannot_reach_goes() {
         fleet.pass(Duration::from_secs(3));
         (3..=5).for_each(|other| fleet.cut(ill, Fleet::host(other)));
         // The master hears from all of them that they are alive.
-        fleet.pass(Duration::from_secs(5));
+        fleet.pass(Duration::from_secs(10));
         assert_eq!(fleet.living(), [MASTER, Fleet::host(3), Fleet::host(4), Fleet::host(5)]);
         fleet.check_tables();
     });

@@ -178,14 +178,6 @@ fn adds_and_deletions_under_way_are_answered() {
 }
 
 #[test]
-fn without_a_proof_of_its_death_the_machine_ends_with_its_master() {
-    let mut fleet = Fleet::new(3, 1);
-    fleet.kill(MASTER);
-    fleet.pass(Duration::from_secs(20));
-    assert_eq!(fleet.living(), []);
-}
-
-#[test]
 fn nothing_is_told_before_the_deputy_keeps_it() {
     let mut fleet = Fleet::new(3, 2);
     let (one, three) = (fleet.task(MASTER), fleet.task(Fleet::host(3)));

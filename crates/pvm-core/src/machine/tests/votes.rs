@@ -1,0 +1,278 @@
+//! The master cannot be heard any more, and nothing proves that it has died: a majority of the council decides.
+use super::fleet::{Fleet, MASTER};
+use super::moving_master::{Known, put};
+use super::several_hosts::names;
+use super::world::text;
+use super::*;
+use crate::codes::MBOX_PERSISTENT;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const SEEDS: u64 = 30;
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+fn hosts(numbers: &[u32]) -> Vec<Tid> {
+    numbers.iter().map(|number| Fleet::host(*number)).collect()
+}
+
+#[test]
+fn the_deputy_takes_the_place_of_a_silent_master() {
+    for seed in 1..=SEEDS {
+        let count = [4, 5, 17][seed as usize % 3];
+        let mut fleet = Fleet::new(count, seed);
+        let known = Known::new(&mut fleet);
+        if fleet.prng.below(2) == 0 {
+            fleet.kill(MASTER);
+        } else {
+            fleet.nodes.get_mut(&MASTER).expect("the master").frozen = true;
+        }
+        fleet.pass(TIMEOUT + Duration::from_secs(1));
+        fleet.nodes.remove(&MASTER);
+        assert_eq!((fleet.living().len(), fleet.master()), (count - 1, Some(Fleet::host(2))), "seed {seed}");
+        fleet.check_tables();
+        known.check(&mut fleet);
+    }
+}
+
+#[test]
+fn a_master_that_wakes_up_ends() {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(4, seed);
+        let (one, three) = (fleet.task(MASTER), fleet.task(Fleet::host(3)));
+        fleet.nodes.get_mut(&MASTER).expect("the master").frozen = true;
+        fleet.pass(Duration::from_secs(30));
+        assert_eq!(fleet.ask(three, put("new", three, 0)), Some(Reply::Int(0)));
+        fleet.nodes.get_mut(&MASTER).expect("the master").frozen = false;
+        let wait = fleet.send(one, put("new", one, 0));
+        fleet.pass(TIMEOUT + Duration::from_secs(1));
+        assert_eq!(fleet.answer(one, wait), None, "seed {seed}");
+        assert_eq!(fleet.living(), hosts(&[2, 3, 4]));
+        let says_why = |(host, _, line): &(Tid, Tid, String)| *host == MASTER && line.contains("lost most other hosts");
+        assert_eq!(fleet.log.iter().filter(|line| says_why(line)).count(), 1, "{:?}", fleet.log);
+        fleet.check_tables();
+    }
+}
+
+/// The council of five hosts is 1 (the master), 2 (the deputy) and 3.
+#[test]
+fn the_side_with_the_majority_of_the_council_goes_on() {
+    let cases: [(&[u32], &[u32]); 8] = [
+        (&[1], &[2, 3, 4, 5]),
+        (&[2], &[1, 3, 4, 5]),
+        (&[3], &[1, 2, 4, 5]),
+        (&[1, 4, 5], &[2, 3]),
+        (&[2, 4, 5], &[1, 3]),
+        (&[3, 4, 5], &[1, 2]),
+        (&[1, 4], &[2, 3, 5]),
+        (&[2, 5], &[1, 3, 4]),
+    ];
+    for seed in 1..=SEEDS {
+        for (ends, stays) in cases {
+            let mut fleet = Fleet::new(5, seed);
+            let tasks: BTreeMap<u32, Tid> = (1..=5).map(|host| (host, fleet.task(Fleet::host(host)))).collect();
+            fleet.part(&hosts(ends));
+            let waits: BTreeMap<u32, u32> = tasks
+                .iter()
+                .map(|(host, task)| (*host, fleet.send(*task, put(&format!("{host}"), *task, 0))))
+                .collect();
+            fleet.pass(TIMEOUT + Duration::from_secs(1));
+            assert_eq!(fleet.living(), hosts(stays), "seed {seed}, {ends:?} end");
+            fleet.check_tables();
+            for (host, wait) in waits {
+                let expected = stays.contains(&host).then_some(Reply::Int(0));
+                assert_eq!(fleet.answer(tasks[&host], wait), expected, "seed {seed}, {ends:?} end, {host}");
+            }
+            // There is another deputy.
+            let master = fleet.master().expect("a master");
+            if stays.len() > 2 {
+                fleet.kill(master);
+                fleet.pass(TIMEOUT + Duration::from_secs(1));
+                assert_eq!(fleet.living().len(), stays.len() - 1, "seed {seed}, {ends:?} end");
+                fleet.check_tables();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_master_whose_deputy_is_silent_answers_when_the_council_has_agreed() {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(4, seed);
+        let (one, three) = (fleet.task(MASTER), Fleet::host(3));
+        fleet.nodes.get_mut(&three).expect("a host").frozen = true;
+        fleet.cut(MASTER, Fleet::host(2));
+        let wait = fleet.send(one, put("new", one, 0));
+        fleet.settle();
+        assert_eq!(fleet.answer(one, wait), None, "seed {seed}");
+        fleet.nodes.get_mut(&three).expect("a host").frozen = false;
+        fleet.settle();
+        assert_eq!(fleet.answer(one, wait), Some(Reply::Int(0)), "seed {seed}");
+        fleet.pass(TIMEOUT);
+        assert_eq!(fleet.living(), hosts(&[1, 3, 4]));
+        fleet.check_tables();
+    }
+}
+
+#[test]
+fn a_deputy_that_is_deleted_agrees_itself() {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(3, seed);
+        let (one, three) = (fleet.task(MASTER), Fleet::host(3));
+        fleet.nodes.get_mut(&three).expect("a host").frozen = true;
+        let wait = fleet.send(one, Request::DeleteHosts(names(&["h2"])));
+        fleet.settle();
+        assert_eq!(fleet.answer(one, wait), Some(Reply::Codes(vec![0])), "seed {seed}");
+        assert_eq!(fleet.living(), hosts(&[1, 3]));
+        fleet.nodes.get_mut(&three).expect("a host").frozen = false;
+        fleet.settle();
+        fleet.check_tables();
+        fleet.die(MASTER);
+        fleet.pass(Duration::from_secs(3));
+        assert_eq!((fleet.living(), fleet.master()), (vec![three], Some(three)));
+    }
+}
+
+// ----- any order of faults
+
+/// Tasks put entries; hosts are cut off, freeze, end, leave and come.
+struct Storm {
+    fleet: Fleet,
+    tasks: Vec<Tid>,
+    /// The entries: who puts it, and the number of the request.
+    entries: Vec<(Tid, u32)>,
+    next_host: u32,
+}
+
+impl Storm {
+    fn new(seed: u64, hosts: usize) -> Storm {
+        let mut fleet = Fleet::new(hosts, seed);
+        let tasks = fleet.living().into_iter().map(|host| fleet.task(host)).collect();
+        Storm { fleet, tasks, entries: Vec::new(), next_host: hosts as u32 + 1 }
+    }
+
+    fn below(&mut self, sides: usize) -> usize {
+        self.fleet.prng.below(sides)
+    }
+    fn host(&mut self) -> Option<Tid> {
+        let living = self.fleet.living();
+        let at = self.below(living.len());
+        living.get(at).copied()
+    }
+    /// Returns a task of a host that runs.
+    fn task(&mut self) -> Option<Tid> {
+        let runs = |task: &&Tid| self.fleet.nodes.get(&task.host()).is_some_and(|node| !node.frozen);
+        let tasks: Vec<Tid> = self.tasks.iter().filter(runs).copied().collect();
+        let at = self.below(tasks.len());
+        tasks.get(at).copied().filter(|task| self.fleet.machine(task.host()).core.tasks.is_connected(*task))
+    }
+
+    fn step(&mut self) {
+        match self.below(40) {
+            0..=9 => self.put(),
+            10 => self.request(),
+            11 if self.below(3) == 0 => {
+                let living = self.fleet.living();
+                let side: Vec<Tid> = living.into_iter().filter(|_| self.below(2) == 0).collect();
+                self.fleet.part(&side);
+            }
+            12 => self.fleet.join_parts(),
+            13 if self.below(3) == 0 => {
+                if let (Some(one), Some(other)) = (self.host(), self.host()) {
+                    self.fleet.cut(one, other);
+                }
+            }
+            14 => self.freeze(),
+            15 if self.below(8) == 0 => {
+                if let Some(host) = self.host() {
+                    self.fleet.die(host);
+                }
+            }
+            16 if self.below(8) == 0 => {
+                if let Some(host) = self.host() {
+                    self.fleet.kill(host);
+                }
+            }
+            17 => {
+                let seconds = [0, 1, 6, 11][self.below(4)];
+                self.fleet.pass(Duration::from_secs(seconds));
+            }
+            _ => drop(self.fleet.step()),
+        }
+    }
+
+    fn put(&mut self) {
+        if let Some(task) = self.task() {
+            let name = format!("entry {}", self.entries.len());
+            let wait = self.fleet.send(task, put(&name, task, MBOX_PERSISTENT));
+            self.entries.push((task, wait));
+        }
+    }
+
+    /// Lets a task ask for a change of the hosts.
+    fn request(&mut self) {
+        let Some(task) = self.task() else { return };
+        let number = 1 + self.below(self.next_host as usize);
+        let host = names(&[&format!("h{number}")]);
+        let request = match self.below(6) {
+            0 => Request::DeleteHosts(host),
+            1 => Request::DrainHosts { names: host, drain: number % 3 > 0 },
+            2 | 3 => {
+                self.next_host += 1;
+                Request::AddHosts(names(&[&format!("h{}", self.next_host - 1)]))
+            }
+            _ => return,
+        };
+        self.fleet.send(task, request);
+    }
+
+    fn freeze(&mut self) {
+        let Some(host) = self.host() else { return };
+        if let Some(node) = self.fleet.nodes.get_mut(&host) {
+            node.frozen = !node.frozen;
+        }
+    }
+
+    /// Ends all faults. Then one machine is left, or none, and it knows every entry that was put.
+    fn check(&mut self) {
+        self.fleet.nodes.values_mut().for_each(|node| node.frozen = false);
+        self.fleet.join_parts();
+        self.fleet.pass(Duration::from_secs(120));
+        if self.fleet.living().is_empty() {
+            return;
+        }
+        self.fleet.check_tables();
+        let task = self.fleet.task(self.fleet.living()[0]);
+        let Some(Reply::Mailboxes(boxes)) = self.fleet.ask(task, Request::MailboxInfo { pattern: text("") }) else {
+            panic!("no answer")
+        };
+        let there: BTreeSet<String> =
+            boxes.iter().map(|class| String::from_utf8_lossy(&class.name).into_owned()).collect();
+        for (number, (task, wait)) in self.entries.iter().enumerate() {
+            let name = format!("entry {number}");
+            match self.fleet.answer(*task, *wait) {
+                Some(Reply::Int(0)) => assert!(there.contains(&name), "{name} is lost"),
+                None => {
+                    let is_out = !self.fleet.nodes.contains_key(&task.host());
+                    assert!(is_out, "{name} of {task} was not answered");
+                }
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn however_hosts_lose_each_other_one_machine_is_left_and_nothing_that_was_answered_is_lost(
+        seed in any::<u64>(),
+        hosts in 3_usize..8,
+    ) {
+        let mut storm = Storm::new(seed, hosts);
+        for _ in 0..300 {
+            storm.step();
+        }
+        storm.check();
+    }
+}
