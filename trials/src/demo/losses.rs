@@ -31,6 +31,8 @@ pub fn show(painter: &Painter) -> Result<PathBuf> {
         Some(_) => on_this_host(painter)?,
     }
     compare(&first, &second)?;
+    // The two are the same.
+    let _ = std::fs::remove_file(first);
     println!("  The picture is the same, byte for byte, as one that was painted in peace.");
     Ok(second)
 }
