@@ -11,14 +11,14 @@ use crate::counts::Counts;
 use crate::hosts::sandbox;
 use crate::{build, measure};
 use anyhow::{Result, ensure};
-use losses::Painter;
+use losses::Peace;
 use std::path::Path;
 use std::time::Instant;
 
 /// The number of tiles after which a worker is killed: for the demo's picture, and for the small picture of tests.
 const KILL_AT_TILES: [u32; 2] = [200, 40];
-/// The samples of the farm's pictures, without `--samples`.
-const SAMPLES: u32 = 7;
+/// The samples of the demo's picture.
+const SAMPLES: u32 = 6;
 /// The samples of a picture that takes half a second.
 const FEW_SAMPLES: &str = "2";
 
@@ -36,8 +36,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let cores = std::thread::available_parallelism()?.get() as u32;
     println!("\nA virtual machine on this host ({cores} cores), and on it a farm: a master hands tiles of a");
     println!("picture to workers that it started. Tiles differ much in cost; a worker that dies is replaced.\n");
-    let seconds = farm::speed_up(&[], KILL_AT_TILES[0], cores, &picture)?;
-    let over_hosts = losses::show(&Painter::after(seconds, SAMPLES)?)?;
+    let seconds = farm::speed_up(&["--samples", &SAMPLES.to_string()], KILL_AT_TILES[0], cores, &picture)?;
+    let over_hosts = losses::show(&Peace::paint(seconds, SAMPLES)?)?;
     println!("\nHow fast messages are, beside the limit of the machine:");
     speed::show()?;
     println!(
@@ -62,20 +62,15 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
     let size = std::fs::metadata(&picture).map(|meta| meta.len()).unwrap_or_default();
     checks.check("the farm's picture is whole", whole(size));
     let few = farm::alone(&["--workers", "1", "--samples", FEW_SAMPLES], &picture)?;
-    let painter = Painter::after(few.seconds, FEW_SAMPLES.parse()?)?;
-    let in_peace = painter.peace()?;
-    let over_hosts = losses::picture()?;
+    let peace = Peace::paint(few.seconds, FEW_SAMPLES.parse()?)?;
     let name = "the farm paints the same picture while all hosts but one are lost";
-    let compared = |told: Result<()>| told.and_then(|()| losses::compare(&in_peace, &over_hosts));
     match sandbox::obstacle() {
         Some(obstacle) => checks.skip(&format!("{name}, each a network namespace"), &obstacle),
-        None => {
-            checks.check(&format!("{name}, each a network namespace"), compared(losses::in_namespaces(&painter)));
-        }
+        None => checks.check(&format!("{name}, each a network namespace"), losses::in_namespaces(&peace)),
     }
-    checks.check(&format!("{name}, each a daemon on this host"), compared(losses::on_this_host(&painter)));
+    checks.check(&format!("{name}, each a daemon on this host"), losses::on_this_host(&peace));
     // Nobody needs the pictures of a test.
-    [picture, in_peace, over_hosts].iter().for_each(|path| drop(std::fs::remove_file(path)));
+    [picture, losses::picture()?].iter().for_each(|path| drop(std::fs::remove_file(path)));
     Ok(checks.counts())
 }
 
