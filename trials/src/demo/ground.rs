@@ -47,7 +47,7 @@ impl Ground {
     pub fn says(&self) -> &'static str {
         match self {
             Ground::Namespaces(_) => "each of which is a network namespace",
-            Ground::OneHost => "each of which is a daemon on this host, as no namespaces can be made",
+            Ground::OneHost => "each of which is a daemon on this host",
         }
     }
 

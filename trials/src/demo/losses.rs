@@ -30,7 +30,10 @@ const END: &str = "  The machine has ended, and no process is left on any host."
 pub fn show(peace: &Peace) -> Result<PathBuf> {
     match sandbox::obstacle() {
         None => in_namespaces(peace)?,
-        Some(_) => on_this_host(peace)?,
+        Some(obstacle) => {
+            println!("\nNext come hosts that would be network namespaces, but {obstacle}.");
+            on_this_host(peace)?;
+        }
     }
     println!("  The picture is the same, byte for byte, as one that was painted in peace.");
     picture()
