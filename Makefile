@@ -13,7 +13,7 @@ all: build
 
 help:
 	@echo 'make                      build: what is to be installed lies in target/dist then'
-	@echo 'make demo                 the main job on this host: a farm of tasks, and how fast messages are'
+	@echo 'make demo                 a farm of tasks here, and over hosts that are lost; how fast messages are'
 	@echo 'make test                 the tests that find most mistakes'
 	@echo 'make test-all             every test'
 	@echo 'make bench                the speed beside PVM 3.4.6 and several MPIs'

@@ -3,8 +3,9 @@
  *
  * The master cuts a picture of the Mandelbrot set into tiles and sends them to workers that it has spawned. The
  * tiles differ much in cost, so each worker gets a new tile when it has finished one. A worker may die at any
- * moment: then the master gets a notify message, sends the lost tiles to other workers and starts a new worker.
- * The picture is always the same.
+ * moment, alone or with its host: then the master gets a notify message, sends the lost tiles to other workers and
+ * starts a new worker. With --per-host it also starts workers on each host that is added meanwhile. The picture is
+ * always the same.
  *
  *     cc -O2 farm.c -lpvm3 -o farm
  *     pvm run ./farm --workers 4
@@ -25,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TAG_SCENE = 1, TAG_TILE, TAG_RESULT, TAG_STOP, TAG_EXIT };
+enum { TAG_SCENE = 1, TAG_TILE, TAG_RESULT, TAG_STOP, TAG_EXIT, TAG_HOSTS };
 
 enum {
     TILE_SIDE = 32,       /* pixels */
@@ -316,8 +317,11 @@ struct farm {
     int *tiles;           /* a state for each */
     int done, next;       /* number of tiles that are done; where the search for a waiting tile begins */
     struct worker workers[WORKERS_MAX];
-    int wanted, losses, lost_tiles, spawned;
+    int wanted;           /* workers in all; */
+    int per_host;         /* if not 0: on each host instead */
+    int losses, lost_tiles;
     int kill_at;          /* kill a worker when this number of tiles is done; 0: never */
+    int report_every;     /* print a line whenever so many more tiles are done; 0: never */
     char program[PATH_MAX];
 };
 
@@ -328,15 +332,28 @@ static double now(void)
     return time.tv_sec + time.tv_nsec / 1e9;
 }
 
+/* Returns the place of a worker; with tid 0, an empty place. */
 static struct worker *worker_of(struct farm *farm, int tid)
 {
     int index;
-    for (index = 0; index < farm->wanted; index++)
+    for (index = 0; index < WORKERS_MAX; index++)
         if (farm->workers[index].tid == tid)
             return &farm->workers[index];
     return NULL;
 }
 
+/* Returns the number of workers on a host; with host 0, of all workers. */
+static int count_workers(const struct farm *farm, int host)
+{
+    int index, count = 0;
+    for (index = 0; index < WORKERS_MAX; index++) {
+        int tid = farm->workers[index].tid;
+        count += tid != 0 && (host == 0 || pvm_tidtohost(tid) == host);
+    }
+    return count;
+}
+
+/* Gives a worker tiles, as long as any wait. */
 static void hand_out(struct farm *farm, struct worker *worker)
 {
     int count = tile_count(&farm->scene);
@@ -353,34 +370,56 @@ static void hand_out(struct farm *farm, struct worker *worker)
     }
 }
 
-/* Starts a worker for every empty place. */
-static int hire(struct farm *farm)
+static void hand_out_to_all(struct farm *farm)
+{
+    int index;
+    for (index = 0; index < WORKERS_MAX; index++)
+        if (farm->workers[index].tid != 0)
+            hand_out(farm, &farm->workers[index]);
+}
+
+/* Starts workers, on this host or, if that is NULL, on any. Fewer may start, for example because a host is just lost. */
+static void start_workers(struct farm *farm, int wanted, char *host)
 {
     static char worker_flag[] = "--worker";
+    static int tids[WORKERS_MAX];
     char *arguments[] = {worker_flag, NULL};
-    int tids[WORKERS_MAX], index, hired, wanted = 0;
-    for (index = 0; index < farm->wanted; index++)
-        wanted += farm->workers[index].tid == 0;
-    hired = pvm_spawn(farm->program, arguments, PvmTaskDefault, NULL, wanted, tids);
-    if (hired < wanted) {
-        fprintf(stderr, "farm: %d of %d workers started (code %d)\n", hired < 0 ? 0 : hired, wanted,
-                hired < 0 ? hired : tids[wanted - 1]);
-        if (hired <= 0)
-            return -1;
-    }
-    farm->spawned += hired;
-    pvm_notify(PvmTaskExit, TAG_EXIT, hired, tids);
+    int room = WORKERS_MAX - count_workers(farm, 0), started, index;
+    if (wanted > room)
+        wanted = room;
+    if (wanted <= 0)
+        return;
+    started = pvm_spawn(farm->program, arguments, host == NULL ? PvmTaskDefault : PvmTaskHost, host, wanted, tids);
+    if (started < wanted)
+        fprintf(stderr, "farm: %d of %d workers started (code %d)\n", started < 0 ? 0 : started, wanted,
+                started < 0 ? started : tids[wanted - 1]);
+    if (started <= 0)
+        return;
+    pvm_notify(PvmTaskExit, TAG_EXIT, started, tids);
     pvm_initsend(PvmDataDefault);
     pack_scene(&farm->scene);
-    pvm_mcast(tids, hired, TAG_SCENE);
-    for (index = 0; index < farm->wanted && hired > 0; index++) {
-        if (farm->workers[index].tid == 0) {
-            farm->workers[index].tid = tids[--hired];
-            farm->workers[index].in_hand = 0;
-            hand_out(farm, &farm->workers[index]);
-        }
+    pvm_mcast(tids, started, TAG_SCENE);
+    for (index = 0; index < started; index++) {
+        struct worker *worker = worker_of(farm, 0);
+        worker->tid = tids[index];
+        worker->in_hand = 0;
     }
-    return 0;
+}
+
+/* Starts the workers that are missing, and gives tiles to all workers that have too few. */
+static int hire(struct farm *farm)
+{
+    if (farm->per_host == 0) {
+        start_workers(farm, farm->wanted - count_workers(farm, 0), NULL);
+    } else {
+        struct pvmhostinfo *hosts;
+        int count = 0, index;
+        pvm_config(&count, NULL, &hosts);
+        for (index = 0; index < count; index++)
+            start_workers(farm, farm->per_host - count_workers(farm, hosts[index].hi_tid), hosts[index].hi_name);
+    }
+    hand_out_to_all(farm);
+    return count_workers(farm, 0) > 0 ? 0 : -1;
 }
 
 /* Handles the death of a worker: its tiles wait again, and a new worker takes its place. */
@@ -424,6 +463,8 @@ static void take_result(struct farm *farm, int tid)
     farm->done++;
     worker->in_hand--;
     hand_out(farm, worker);
+    if (farm->report_every > 0 && farm->done % farm->report_every == 0)
+        printf("farm: %d of %d tiles are done\n", farm->done, tile_count(&farm->scene));
     if (farm->done == farm->kill_at && worker->in_hand > 0) {
         printf("farm: kill -9 of worker t%x, which has %d tiles in hand\n", (unsigned)tid, worker->in_hand);
         pvm_sendsig(tid, SIGKILL);
@@ -432,6 +473,9 @@ static void take_result(struct farm *farm, int tid)
 
 static int run_farm(struct farm *farm)
 {
+    /* Asked before the hosts are listed, so that none is missed. */
+    if (farm->per_host > 0 && pvm_notify(PvmHostAdd, TAG_HOSTS, -1, NULL) < 0)
+        return -1;
     if (hire(farm) < 0)
         return -1;
     while (farm->done < tile_count(&farm->scene)) {
@@ -445,6 +489,8 @@ static int run_farm(struct farm *farm)
             pvm_upkint(&dead, 1, 1);
             if (replace(farm, dead) < 0)
                 return -1;
+        } else if (tag == TAG_HOSTS && hire(farm) < 0) { /* a host is new */
+            return -1;
         }
     }
     return 0;
@@ -453,23 +499,28 @@ static int run_farm(struct farm *farm)
 /* Tells the workers to end, and waits until each has ended. */
 static void dismiss(struct farm *farm)
 {
-    int tids[WORKERS_MAX], count = 0, index, dead;
-    for (index = 0; index < farm->wanted; index++)
-        if (farm->workers[index].tid != 0)
-            tids[count++] = farm->workers[index].tid;
+    int index, dead;
     pvm_initsend(PvmDataDefault);
-    pvm_mcast(tids, count, TAG_STOP);
-    while (count > 0 && pvm_recv(-1, TAG_EXIT) >= 0) {
+    for (index = 0; index < WORKERS_MAX; index++)
+        if (farm->workers[index].tid != 0)
+            pvm_send(farm->workers[index].tid, TAG_STOP);
+    while (count_workers(farm, 0) > 0 && pvm_recv(-1, TAG_EXIT) >= 0) {
+        struct worker *worker;
         pvm_upkint(&dead, 1, 1);
-        count -= worker_of(farm, dead) != NULL;
+        worker = worker_of(farm, dead);
+        if (worker != NULL)
+            worker->tid = 0;
     }
 }
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: farm [--workers N] [--size WxH] [--samples N] [--iterations N]\n"
-                    "            [--centre X,Y] [--extent W] [--kill TILES] [--output FILE.png]\n"
-                    "  --kill TILES  kill a worker when TILES tiles are done\n");
+    fprintf(stderr, "usage: farm [--workers N | --per-host N] [--size WxH] [--samples N] [--iterations N]\n"
+                    "            [--centre X,Y] [--extent W] [--kill TILES] [--report TILES]\n"
+                    "            [--output FILE.png]\n"
+                    "  --per-host N    N workers on each host, also on hosts that are added later\n"
+                    "  --kill TILES    kill a worker when TILES tiles are done\n"
+                    "  --report TILES  print a line whenever TILES more tiles are done\n");
     return 2;
 }
 
@@ -480,6 +531,8 @@ static int parse(struct farm *farm, int argc, char **argv, const char **output)
         const char *name = argv[at], *value = argv[at + 1];
         if (strcmp(name, "--workers") == 0)
             farm->wanted = atoi(value);
+        else if (strcmp(name, "--per-host") == 0)
+            farm->per_host = atoi(value);
         else if (strcmp(name, "--size") == 0)
             sscanf(value, "%dx%d", &farm->scene.width, &farm->scene.height);
         else if (strcmp(name, "--samples") == 0)
@@ -492,13 +545,15 @@ static int parse(struct farm *farm, int argc, char **argv, const char **output)
             farm->scene.extent = atof(value);
         else if (strcmp(name, "--kill") == 0)
             farm->kill_at = atoi(value);
+        else if (strcmp(name, "--report") == 0)
+            farm->report_every = atoi(value);
         else if (strcmp(name, "--output") == 0)
             *output = value;
         else
             return -1;
     }
-    return at == argc && farm->wanted > 0 && farm->wanted <= WORKERS_MAX && farm->scene.width > 0 &&
-                   farm->scene.width * PIXEL_BYTES < 65535 && farm->scene.height > 0 && farm->scene.samples > 0
+    return at == argc && farm->wanted > 0 && farm->wanted <= WORKERS_MAX && farm->per_host >= 0 &&
+                   farm->per_host <= WORKERS_MAX && farm->scene.width > 0 && farm->scene.width * PIXEL_BYTES < 65535 && farm->scene.height > 0 && farm->scene.samples > 0
                ? 0
                : -1;
 }
@@ -510,6 +565,7 @@ int main(int argc, char **argv)
     const char *output = "farm.png";
     double start, seconds;
     ssize_t length;
+    int workers;
     if (argc == 2 && strcmp(argv[1], "--worker") == 0)
         return work();
     if (parse(&farm, argc, argv, &output) < 0)
@@ -528,12 +584,13 @@ int main(int argc, char **argv)
         return 1;
     }
     seconds = now() - start;
+    workers = count_workers(&farm, 0);
     dismiss(&farm);
     pvm_exit();
     if (write_png(output, &farm.scene, farm.pixels) < 0)
         return 1;
     printf("farm: %d workers, %d tiles, %.3f seconds, checksum %08x, %d workers lost, %d tiles again, %s\n",
-           farm.wanted, tile_count(&farm.scene), seconds,
+           workers, tile_count(&farm.scene), seconds,
            (unsigned)crc_of(farm.pixels, (size_t)farm.scene.width * farm.scene.height * PIXEL_BYTES, 0xffffffffu),
            farm.losses, farm.lost_tiles, output);
     free(farm.pixels);

@@ -10,6 +10,7 @@ mod compatibility;
 mod compile_ahead;
 mod conform;
 pub mod congestion;
+mod demo;
 mod elf;
 pub mod ether;
 mod fuzz;
@@ -32,8 +33,8 @@ mod unlike;
 
 use xtask::commands::Run;
 use xtask::{
-    build, common, contract, counts, debian_pvm, debian_rust, debian_slurm, demo, failures, install, machine, packages,
-    python, scratch,
+    build, common, contract, counts, debian_pvm, debian_rust, debian_slurm, failures, install, machine, measure,
+    packages, python, scratch, side,
 };
 
 /// The commands, as the table of `xtask` names them.
@@ -42,6 +43,7 @@ pub const COMMANDS: &[(&str, Run)] = &[
     ("compatibility", compatibility::run),
     ("compile-ahead", compile_ahead::run),
     ("conform", conform::run),
+    ("demo", demo::run),
     ("ether", ether::run),
     ("fuzz", fuzz::run),
     ("guide", guide::run),

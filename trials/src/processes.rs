@@ -1,6 +1,6 @@
 //! Processes of this machine, as `/proc` lists them.
 use procfs::process::{Process, all_processes};
-pub use xtask::processes::{signal, with_variable};
+pub use xtask::processes::{command_line, signal, with_variable};
 
 /// Returns all processes.
 pub fn all() -> impl Iterator<Item = Process> {

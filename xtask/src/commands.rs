@@ -1,7 +1,7 @@
 //! The table of all commands, and how they are run: those of this crate here, those of `trials` and `lab` by programs of
 //! their own, which cargo compiles when they are first needed.
 use crate::common::{cargo_here, root};
-use crate::{build, demo, install, packages, python, setup};
+use crate::{build, install, packages, python, setup};
 use anyhow::{Context, Result};
 use std::os::unix::process::CommandExt;
 use std::process::{Command as Process, ExitCode};
@@ -70,9 +70,9 @@ const COMMANDS: &[(&str, &[Command])] = &[
             ),
             command(
                 "demo",
-                "run a parallel program, one worker of which is killed; measure messages",
-                "20 s",
-                Here(demo::run),
+                "run a parallel program while workers and hosts are lost; measure messages",
+                "40 s",
+                TRIALS,
             ),
         ],
     ),

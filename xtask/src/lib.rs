@@ -11,7 +11,6 @@ pub mod debian_kernel;
 pub mod debian_pvm;
 pub mod debian_rust;
 pub mod debian_slurm;
-pub mod demo;
 pub mod ending;
 pub mod failures;
 pub mod install;

@@ -2,7 +2,7 @@
 
 use super::cgroups::Groups;
 use super::cluster::{Cluster, Said};
-use crate::hosts::network::{is_daemon, name_of};
+use crate::hosts::network::{Host, is_daemon, name_of};
 use crate::machine::wait_until;
 use crate::processes::{find, signal};
 use anyhow::{Context, Result, ensure};
@@ -77,6 +77,9 @@ pub const CASES: &[Case] = &[
     Case { needs: Needs::Memory, ..long("a_task_beyond_the_memory_of_the_job_is_lost_alone", memory_limit) },
     long("a_daemon_that_is_killed_is_a_lost_host", daemon_killed),
     long("a_node_that_fails_is_told_and_the_job_goes_on", node_fails),
+    short("the_first_node_fails_and_the_machine_goes_on", first_node_fails),
+    long("the_first_node_of_a_batch_job_fails_and_its_tasks_end_the_job", first_node_of_batch_fails),
+    long("without_no_kill_the_job_ends_with_its_first_node", first_node_ends_job),
 ];
 
 /// Asks for all nodes, with two tasks on each.
@@ -358,12 +361,96 @@ fn node_fails(cluster: &Cluster<'_>) -> Result<()> {
     await_output(cluster, "2 workers wait")?;
     let node = cluster.nodes().last().context("there are nodes")?;
     node.sh("ip link set eth0 down")?;
-    node.processes().into_iter().for_each(|pid| signal(pid, Signal::KILL));
+    kill_all(node)?;
     let ended = await_end(cluster, &job, "COMPLETED");
-    node.sh("rm -rf /tmp/* && ip link set eth0 up")?;
-    cluster.restart_node(node)?;
+    node.sh("ip link set eth0 up")?;
+    back(cluster, node)?;
     ended?;
     let text = cluster.file("job.out");
     ensure!(text.contains("a host is gone") && text.contains("1 answered, 1 lost"), "{text}");
     cluster.await_nodes()
+}
+
+/// Kills all processes of a node, those of Slurm and those of the machine.
+fn kill_all(node: &Host) -> Result<()> {
+    // A shell whose command has been killed may start the next one before it is killed itself.
+    let are_dead = wait_until(Duration::from_secs(10), || {
+        node.processes().into_iter().for_each(|pid| signal(pid, Signal::KILL));
+        node.processes().is_empty()
+    });
+    ensure!(are_dead, "processes of {} do not end", node.name);
+    Ok(())
+}
+
+/// Starts a node again whose processes were killed.
+fn back(cluster: &Cluster<'_>, node: &Host) -> Result<()> {
+    node.sh("rm -rf /tmp/* /dev/shm/*")?;
+    cluster.restart_node(node)
+}
+
+/// Kills all processes of the first node. Its system goes on, so it is certain for the other daemons that its daemon has ended.
+/// Runs `check`, and starts the node again.
+fn lose_first_node(cluster: &Cluster<'_>, check: impl FnOnce() -> Result<()>) -> Result<()> {
+    let node = &cluster.nodes()[0];
+    kill_all(node)?;
+    let checked = check();
+    back(cluster, node)?;
+    checked?;
+    cluster.await_nodes()
+}
+
+/// Lines of shell that wait until Slurm has taken the first node out of the job.
+const UNTIL_WITHOUT_FIRST: &str =
+    "until scontrol show job $SLURM_JOB_ID | grep -q '^ *NodeList=charlie,delta$'; do sleep 0.5; done";
+/// What `onward` prints at its end.
+const WENT_ON: &str = "goes on: 2 hosts, 1 tasks were spawned, the entry says 3";
+
+fn first_node_fails(cluster: &Cluster<'_>) -> Result<()> {
+    let script = cluster.script(
+        "first.sh",
+        &format!(
+            "on='srun --overlap -N1 -n1 -w'; $on bravo sh -c 'pvm up && touch up && sleep 300' &\n\
+             until [ -e up ]; do sleep 0.1; done; $on charlie onward bravo; {UNTIL_WITHOUT_FIRST}\n\
+             $on charlie pvm conf; $on charlie pvm down; wait; echo end of $SLURM_JOB_ID."
+        ),
+    )?;
+    let options = "--no-kill -N3 --ntasks-per-node=1";
+    let mut running = cluster.begin(&format!("rm -f up; salloc -Q {options} sh {script}"))?;
+    running.says("waits for the loss")?;
+    lose_first_node(cluster, || {
+        let said = running.end()?;
+        for wanted in [WENT_ON, "\n2 hosts", "end of "] {
+            says(&said, wanted)?;
+        }
+        let job = said.text.rsplit("end of ").next().and_then(|rest| rest.split('.').next()).unwrap_or_default();
+        await_end(cluster, job, "COMPLETED")
+    })
+}
+
+fn first_node_of_batch_fails(cluster: &Cluster<'_>) -> Result<()> {
+    let lines = format!("onward bravo > onward.out; {UNTIL_WITHOUT_FIRST}; pvm conf > conf.out; scancel $SLURM_JOB_ID");
+    let script = cluster.script("onward.sh", &lines)?;
+    cluster.sh("rm -f onward.out conf.out")?;
+    let lines = format!("pvm up; echo 'spawn -charlie /bin/sh {script}' | pvm; sleep 300");
+    let job = submit(cluster, "--no-kill -N3 --ntasks-per-node=1", &lines)?;
+    let waits = || cluster.file("onward.out").contains("waits for the loss");
+    ensure!(wait_until(Duration::from_secs(30), waits), "no task waits: {}", cluster.file("job.out"));
+    lose_first_node(cluster, || {
+        // The batch script has ended with its node, so the job ends when a task says so.
+        await_end(cluster, &job, "CANCELLED")?;
+        let (text, hosts) = (cluster.file("onward.out"), cluster.file("conf.out"));
+        ensure!(text.contains(WENT_ON) && hosts.contains("2 hosts"), "{text}{hosts}");
+        Ok(())
+    })
+}
+
+fn first_node_ends_job(cluster: &Cluster<'_>) -> Result<()> {
+    let job = submit(cluster, "--no-requeue -N3 --ntasks-per-node=1", "pvm up; sleep 300")?;
+    await_output(cluster, "3 hosts")?;
+    lose_first_node(cluster, || {
+        await_end(cluster, &job, "NODE_FAIL")?;
+        let are_gone = || cluster.nodes().iter().all(|node| Cluster::processes(node).is_empty());
+        ensure!(wait_until(Duration::from_secs(20), are_gone), "processes are left on the nodes");
+        Ok(())
+    })
 }
