@@ -60,6 +60,10 @@ tried! {
     relays_killed: "killed relays",
     /// Moves of the master to another host.
     moves: "moves of the master",
+    /// Masters that were lost and have a successor.
+    successions: "successions",
+    /// Machines that have ended because too many hosts were lost.
+    ended: "machines that have ended",
     /// Hosts that told a new master that they follow it before it knew of its office.
     early: "hosts that followed early",
     /// Switches of a task to a lane.

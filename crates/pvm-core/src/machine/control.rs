@@ -73,8 +73,7 @@ impl SubMachine for Control {
             // A host cannot work without its master.
             Event::MasterLost(why) => format!("lost the master {}: {why}", core.hosts.name_of(core.hosts.master())),
             Event::MajorityLost => {
-                // The deputy may not know what these actions tell.
-                core.drop_held();
+                core.fall_silent();
                 "lost most other hosts, which may have another master now".to_owned()
             }
             _ => return,

@@ -8,7 +8,7 @@ use super::pending_acks::{Ack, PendingAcks};
 use super::roles::Roles;
 use super::settings::Settings;
 use super::task_table::TaskTable;
-use crate::proto::{LinkCause, Order, Reply};
+use crate::proto::{LinkCause, Order, Reply, ToTask};
 use crate::tid::Tid;
 use crate::time::Time;
 use crate::wire::{Backup, Frame};
@@ -49,6 +49,8 @@ pub(super) struct Core {
     released: VecDeque<Action>,
     /// Actions that wait until the deputy keeps everything up to a mark.
     held: VecDeque<(u64, VecDeque<Action>)>,
+    /// Whether this daemon tells nobody anything any more.
+    is_silent: bool,
     /// Actions that the daemon has not fetched yet.
     pub(in crate::machine) actions: VecDeque<Action>,
     /// Events that have not been delivered yet.
@@ -78,6 +80,7 @@ impl Core {
             urgent: VecDeque::new(),
             released: VecDeque::new(),
             held: VecDeque::new(),
+            is_silent: false,
             actions: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -173,8 +176,12 @@ impl Core {
         held.chain([&mut self.released, &mut self.actions]).for_each(|actions| actions.retain(stays));
         self.awaited.values_mut().for_each(|awaited| awaited.frames.retain(|frame| !is_meant(frame)));
     }
-    /// Drops all actions that wait for the deputy.
-    pub fn drop_held(&mut self) {
+    /// Tells nobody anything any more, but its own tasks that they end: the deputy may have become the master.
+    pub fn fall_silent(&mut self) {
+        self.is_silent = true;
+        for queue in [&mut self.urgent, &mut self.released, &mut self.actions] {
+            queue.clear();
+        }
         self.held.clear();
     }
     /// Puts actions before all that do not wait for the deputy.
@@ -188,7 +195,9 @@ impl Core {
     }
     /// Takes the next action.
     pub fn take_action(&mut self) -> Option<Action> {
-        if !self.held.is_empty() && self.released.is_empty() {
+        if self.is_silent {
+            self.actions.retain(|action| !tells(action));
+        } else if !self.held.is_empty() && self.released.is_empty() {
             // What keeps links alive decides nothing.
             let (urgent, later) = std::mem::take(&mut self.actions).into_iter().partition::<VecDeque<_>, _>(is_upkeep);
             self.urgent.extend(urgent);
@@ -271,6 +280,15 @@ fn is_upkeep(action: &Action) -> bool {
         action,
         Action::SendHost { frame: Frame::Beat, .. } | Action::ReopenLink { .. } | Action::CountRetransmissions { .. }
     )
+}
+
+/// Returns whether the action tells another host, or a task, something that another master may contradict.
+fn tells(action: &Action) -> bool {
+    match action {
+        Action::SendHost { .. } | Action::SendAlong { .. } | Action::Broadcast { .. } => true,
+        Action::Send { frame, .. } => !matches!(frame, ToTask::Halting(_)),
+        _ => false,
+    }
 }
 
 /// A host that does not follow a new master yet.

@@ -8,6 +8,7 @@
 //!   have happened already succeed.
 //! * Hosts that had not joined are given up. Members that wait at barriers over several hosts get an error, because nobody knows
 //!   who has passed.
+use super::action::Action;
 use super::core::Core;
 use super::deputy::{self, Shadow};
 use super::event::{Event, Loss};
@@ -80,6 +81,10 @@ impl Parts {
     pub fn master_gone(&mut self, core: &mut Core, loss: Loss) {
         let (own, name) = (core.own_host(), core.hosts.name_of(core.hosts.master()));
         let lost = format!("the master {name} is lost: {loss}");
+        if loss != Loss::Proven && core.deputy.is_some() {
+            // It must not take this host for one of its own.
+            core.push(Action::ForgetHost { host: core.hosts.master() });
+        }
         match core.deputy.take() {
             _ if core.halting => {}
             Some(deputy) if deputy == own && self.deputies.stand(core, loss.clone()) => {
@@ -112,10 +117,12 @@ impl Parts {
             core.await_following(host, false);
         }
         self.mailboxes.succeed(mailboxes);
+        let wishers: Vec<Tid> = machine.group_hosts.iter().map(|(task, _)| *task).collect();
         self.take_machine_state(core, machine);
         self.groups.succeed(core, groups);
         self.servers.succeed(core, servers);
-        let clients: BTreeSet<Tid> = self.mailboxes.owners().chain(self.groups.all_members()).collect();
+        let clients = self.mailboxes.owners().chain(self.groups.all_members()).chain(wishers);
+        let clients: BTreeSet<Tid> = clients.collect();
         self.take_clients(core, clients);
         core.keep_answers(answers);
         let unanswered = self.remote.take_of_master();

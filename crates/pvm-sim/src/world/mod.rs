@@ -445,6 +445,11 @@ impl World {
         let since = self.phase_since.max(self.received_at).min(self.phase_since + ARRIVALS_MAX);
         let late = self.now > since + 3 * timeout + SETTLE_WAIT + 60 * SECOND;
         let open = match self.phase {
+            // Too many hosts were lost at once.
+            Phase::Settle if self.is_empty() && self.checks.may_end() => {
+                self.tried.ended += 1;
+                return self.enter(Phase::End);
+            }
             Phase::Settle => self.unsettled(),
             Phase::Alone => self.left_over(),
             Phase::End => self.still_there(),

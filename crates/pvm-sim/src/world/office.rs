@@ -20,6 +20,8 @@ const BUSY_PER_MILLE: usize = 300;
 pub struct Office {
     /// The daemon that took the office last.
     pub master: NodeId,
+    /// Since when.
+    pub since: Nanos,
     /// The host that the master has asked last whether it lives.
     next: Option<Tid>,
     /// Until then, programs ask much of the master, because it may just move.
@@ -55,10 +57,14 @@ impl World {
         if !self.nodes[node].machine.is_master() {
             return;
         }
-        (self.office.master, self.office.next) = (node, None);
+        (self.office.master, self.office.since, self.office.next) = (node, self.now, None);
         self.tried.moves += 1;
         self.checks.keeper_moved();
         self.checks.master_is_at(self.nodes[node].place);
+        if !self.checks.is_handed_over() {
+            self.checks.master_was_lost();
+            self.tried.successions += 1;
+        }
         self.takes_office(node);
         if self.office.is_lost {
             let now = self.time(node);
@@ -94,23 +100,11 @@ impl World {
 
     // ----- The scenario
 
-    /// Returns what is left of a command when it spares the master, except on computer 1.
-    pub fn spare_office(&self, command: Command) -> Option<Command> {
-        let is_spared = |place: &Place| *place != 1 && self.is_place_in_office(*place);
+    /// Returns whether a command would break the connection over which the office is handed over.
+    pub fn breaks_hand_over(&self, command: &Command) -> bool {
         match command {
-            Command::Cut(places, span) => {
-                let places: Vec<Place> = places.into_iter().filter(|place| !is_spared(place)).collect();
-                (!places.is_empty()).then_some(Command::Cut(places, span))
-            }
-            Command::Part(one, other, _) if is_spared(&one) || is_spared(&other) => None,
-            // The connection over which the office is handed over.
-            Command::Sever(one, other, _) if self.is_place_in_office(one) && self.is_place_in_office(other) => None,
-            Command::Crash(place) | Command::Kill(place) | Command::Stop(place, _) | Command::Lossy(place, ..)
-                if is_spared(&place) =>
-            {
-                None
-            }
-            command => Some(command),
+            Command::Sever(one, other, _) => self.is_place_in_office(*one) && self.is_place_in_office(*other),
+            _ => false,
         }
     }
 

@@ -22,7 +22,9 @@ impl World {
         let command = self.scenario.commands[index].command.clone();
         self.trace.line(self.now, pvm_core::tid::Tid::NONE, || format!("----- {command}"));
         let ended = !matches!(self.phase, Phase::Faults | Phase::Settle);
-        let Some(command) = self.spare_office(command) else { return };
+        if self.breaks_hand_over(&command) {
+            return;
+        }
         let hits_office = command.places().into_iter().any(|place| self.is_place_in_office(place));
         self.checks.note_fault(&command, hits_office);
         match command {
@@ -65,22 +67,14 @@ impl World {
         }
     }
 
-    /// Ends all faults. If the master is dead, the whole machine has to end.
+    /// Ends all faults.
     fn quiet(&mut self) {
-        match self.has_lost_master() {
-            true => {
-                self.office.is_lost = true;
-                self.enter(Phase::End);
-            }
-            false => {
-                self.enter(Phase::Settle);
-                self.finish_programs();
-                if self.prng.chance(500) {
-                    // Request all hosts once more: those that were lost are added again.
-                    let all: Vec<Place> = (2..=self.scenario.hosts).collect();
-                    self.queue_operator_request(Request::AddHosts(lines(&all)));
-                }
-            }
+        self.enter(Phase::Settle);
+        self.finish_programs();
+        if self.prng.chance(500) {
+            // Request all hosts once more: those that were lost are added again.
+            let all: Vec<Place> = (2..=self.scenario.hosts).collect();
+            self.queue_operator_request(Request::AddHosts(lines(&all)));
         }
     }
 

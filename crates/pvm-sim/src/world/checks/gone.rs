@@ -5,6 +5,11 @@ use crate::program::Stage;
 use crate::world::World;
 
 impl World {
+    /// Returns whether no daemon lives.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.iter().all(|node| node.state == NodeState::Dead)
+    }
+
     /// Checks that no daemon and no task lives.
     pub fn everything_is_gone(&self) -> Unsettled {
         if let Some(node) = self.nodes.iter().find(|node| node.state != NodeState::Dead) {

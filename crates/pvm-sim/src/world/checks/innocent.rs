@@ -46,6 +46,16 @@ impl Checks {
         self.faults.master |= self.faults.hosts.contains(&place);
     }
 
+    /// Notes that another host has become the master because the former one was lost.
+    pub fn master_was_lost(&mut self) {
+        self.faults.master = true;
+    }
+
+    /// Returns whether the machine may end: there was a fault.
+    pub fn may_end(&self) -> bool {
+        !self.faults.hosts.is_empty()
+    }
+
     /// Returns whether a computer, or the master, has had a fault.
     pub fn may_be_removed(&self, place: Place) -> bool {
         self.faults.master || self.faults.hosts.contains(&place)
@@ -105,13 +115,14 @@ impl World {
         })
     }
 
-    /// Returns whether the master has sent packets to a host again, in the time that it remembers. It may not have
-    /// counted those of the current beat yet.
+    /// Returns whether the master has sent packets to a host again, in the time that it remembers: it counts since it is the
+    /// master. It may not have counted those of the current beat yet.
     fn master_sent_again(&self, host: Tid) -> bool {
         let master = self.office.master;
         let Some(link) = self.nodes[master].links.get(&host).map(|link| &self.links[*link]) else { return true };
         let beat = self.scenario.timeout / BEATS_PER_TIMEOUT;
-        let (from, until) = (self.now.saturating_sub(REMEMBERED_BEATS * beat), self.now.saturating_sub(beat));
+        let from = self.now.saturating_sub(REMEMBERED_BEATS * beat).max(self.office.since);
+        let until = self.now.saturating_sub(beat).max(from);
         let packets = &link.retransmissions[link.end_of(master)];
         packets.until(until) > packets.until(from)
     }

@@ -47,6 +47,11 @@ impl<'a> Known<'a> {
 }
 
 impl Checks {
+    /// Returns whether a master has told the next one what it knows.
+    pub fn is_handed_over(&self) -> bool {
+        !self.office.state.is_empty()
+    }
+
     /// Notes what the master tells the next one. `hosts`: its host table.
     pub fn hands_over(&mut self, parts: &[MasterState], hosts: Vec<Host>) {
         self.office = HandOver { state: parts.to_vec(), hosts };
@@ -58,15 +63,19 @@ impl World {
     /// decided. What tasks ask for just now may have changed that already.
     pub fn takes_office(&mut self, node: NodeId) {
         let tid = self.nodes[node].tid;
-        let serves = |other: &&Node| other.tid != tid && other.state != NodeState::Dead && other.machine.is_master();
-        if let Some(other) = self.nodes.iter().find(serves).map(|other| other.tid) {
-            return self.checks.fail("office", &format!("{other} and {tid} are both the master"), &[tid, other]);
-        }
         let HandOver { state, hosts } = std::mem::take(&mut self.checks.office);
         if state.is_empty() {
-            // The former master has died. Members of groups are compared at the end (`groups_are_known`), entries of mailboxes are
-            // not.
+            // The former master is lost, and may not know that yet. Members of groups are compared at the end
+            // (`groups_are_known`), entries of mailboxes are not.
             return;
+        }
+        // A master that was lost, and is out of the machine, may not know that yet.
+        let is_in = |other: &Node| self.nodes[node].machine.has_host(other.tid);
+        let serves = |other: &&Node| {
+            other.tid != tid && other.state != NodeState::Dead && other.machine.is_master() && is_in(other)
+        };
+        if let Some(other) = self.nodes.iter().find(serves).map(|other| other.tid) {
+            return self.checks.fail("office", &format!("{other} and {tid} are both the master"), &[tid, other]);
         }
         let now = self.nodes[node].machine.master_state();
         let (before, after) = (Known::of(&state), Known::of(&now));
