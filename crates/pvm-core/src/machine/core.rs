@@ -274,12 +274,13 @@ impl Core {
     }
 }
 
-/// Returns whether the action only keeps links alive.
+/// Returns whether the action only makes links or keeps them alive.
 fn is_upkeep(action: &Action) -> bool {
-    matches!(
-        action,
-        Action::SendHost { frame: Frame::Beat, .. } | Action::ReopenLink { .. } | Action::CountRetransmissions { .. }
-    )
+    match action {
+        Action::SendHost { frame, .. } => matches!(frame, Frame::Beat | Frame::PleaseConnect { .. }),
+        Action::ReopenLink { .. } | Action::CountRetransmissions { .. } => true,
+        _ => false,
+    }
 }
 
 /// Returns whether the action tells another host, or a task, something that another master may contradict.

@@ -67,7 +67,8 @@ enum Standby {
 pub(super) struct Deputies {
     /// At the master.
     deputy: Deputy,
-    /// The number of the last mark that was sent, and of the last that is kept.
+    /// The number of the last mark that was sent, and of the last that is kept. It grows with each deputy, so that a late answer of
+    /// a former one means nothing.
     sent: u64,
     kept: u64,
     /// Pieces that wait until less is on the way.
@@ -162,7 +163,7 @@ impl Deputies {
         let mut hosts: Vec<Tid> = core.linked_hosts().filter(may).collect();
         hosts.sort_by_key(|host| next_master != Some(*host));
         let Some(host) = hosts.first() else { return false };
-        *self = Deputies { deputy: Deputy::Starting(*host), ..Deputies::default() };
+        self.deputy = Deputy::Starting(*host);
         true
     }
 
@@ -176,13 +177,15 @@ impl Deputies {
         core.hold(u64::MAX);
         let mut deposition = Deposition::begin(deputy, councils.into_iter().map(|(_, council)| council));
         deposition.agree(core.own_host());
-        for member in deposition.members().into_iter().chain([deputy]) {
+        let mut members = deposition.members();
+        members.insert(deputy);
+        for member in members {
             if core.is_awaited(member) {
                 // It has not heard of the deputy.
                 deposition.agree(member);
             } else if core.links.has_session(member) && core.hosts.is_here(member) {
                 core.acks.expect(member, Ack::Deposed, core.now);
-                core.send_urgently(member, Frame::Depose { deputy });
+                core.send_urgently(member, Frame::Depose { deputy, number: self.sent });
             }
         }
         self.deputy = Deputy::Deposed(deposition);
@@ -196,10 +199,10 @@ impl Deputies {
     }
 
     /// Handles the answer of a host that it does not support the deputy any more.
-    pub fn deposed(&mut self, core: &mut Core, from: Tid, former: Tid) {
+    pub fn deposed(&mut self, core: &mut Core, from: Tid, number: u64) {
         core.acks.received(from, Ack::Deposed);
         match &mut self.deputy {
-            Deputy::Deposed(deposition) if deposition.deputy == former => deposition.agree(from),
+            Deputy::Deposed(deposition) if number == self.sent => deposition.agree(from),
             _ => return,
         }
         self.count_agreed(core);
@@ -293,7 +296,8 @@ impl Deputies {
     /// Stops to send changes.
     pub fn stop(&mut self, core: &mut Core) {
         self.host().into_iter().for_each(|host| core.acks.received(host, Ack::Backup));
-        *self = Deputies::default();
+        let number = self.sent + 1;
+        *self = Deputies { sent: number, kept: number, ..Deputies::default() };
     }
 
     // ----- the deputy
@@ -329,12 +333,12 @@ impl Deputies {
     }
 
     /// Handles the order of the master not to support a deputy any more.
-    pub fn depose_here(&mut self, core: &mut Core, deputy: Tid) {
+    pub fn depose_here(&mut self, core: &mut Core, deputy: Tid, number: u64) {
         core.deputy.take_if(|known| *known == deputy);
         if deputy == core.own_host() {
             self.standby = Standby::Off;
         }
-        core.send_urgently(core.hosts.master(), Frame::Deposed { deputy });
+        core.send_urgently(core.hosts.master(), Frame::Deposed { number });
     }
 
     /// Stands as the next master. Returns whether this deputy can become it.

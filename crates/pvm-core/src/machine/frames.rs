@@ -156,8 +156,8 @@ impl Parts {
             Frame::Backup(piece) if from_master => self.deputies.keep(core, piece),
             Frame::BackupKept { number } if core.is_master() => self.deputies.kept(core, from, number),
             Frame::Deputy { host } if from_master => core.deputy = Some(host),
-            Frame::Depose { deputy } if from_master => self.deputies.depose_here(core, deputy),
-            Frame::Deposed { deputy } if core.is_master() => self.deputies.deposed(core, from, deputy),
+            Frame::Depose { deputy, number } if from_master => self.deputies.depose_here(core, deputy, number),
+            Frame::Deposed { number } if core.is_master() => self.deputies.deposed(core, from, number),
             Frame::WholeTable { version, hosts, joining } if from_master => {
                 let joining = joining.into_iter().collect();
                 self.membership.table_replaced(core, version, hosts, &joining);

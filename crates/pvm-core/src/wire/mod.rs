@@ -311,10 +311,10 @@ pub enum Frame {
     /// New master to a host that follows it: all hosts of the machine, and those that have not joined yet. The answer is
     /// `TableAck`.
     WholeTable { version: u64, hosts: Vec<HostEntry>, joining: Vec<Tid> },
-    /// Master to the council: do not support that deputy any more. The answer is `Deposed`.
-    Depose { deputy: Tid },
-    /// To the master: this host does not support that deputy any more.
-    Deposed { deputy: Tid },
+    /// Master to the council: do not support that deputy any more. The answer is `Deposed` with this number.
+    Depose { deputy: Tid, number: u64 },
+    /// To the master: this host does not support the deputy any more of which `Depose` with this number has told.
+    Deposed { number: u64 },
 }
 
 impl Frame {
