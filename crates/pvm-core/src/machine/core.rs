@@ -179,10 +179,10 @@ impl Core {
     /// Tells nobody anything any more, but its own tasks that they end: the deputy may have become the master.
     pub fn fall_silent(&mut self) {
         self.is_silent = true;
-        for queue in [&mut self.urgent, &mut self.released, &mut self.actions] {
-            queue.clear();
+        self.release_all();
+        for queue in [&mut self.urgent, &mut self.released] {
+            queue.retain(|action| !tells(action));
         }
-        self.held.clear();
     }
     /// Puts actions before all that do not wait for the deputy.
     pub fn do_next(&mut self, actions: VecDeque<Action>) {
