@@ -287,6 +287,8 @@ fn is_upkeep(action: &Action) -> bool {
 fn tells(action: &Action) -> bool {
     match action {
         Action::SendHost { .. } | Action::SendAlong { .. } | Action::Broadcast { .. } => true,
+        // The other host would notice.
+        Action::ForgetHost { .. } => true,
         Action::Send { frame, .. } => !matches!(frame, ToTask::Halting(_)),
         _ => false,
     }
