@@ -55,6 +55,8 @@ pub enum Fault {
     TaskStopped,
     DaemonKilled,
     MasterKilled,
+    MasterStopped,
+    MasterCut,
     FirstHostDeleted,
     FirstHostDrained,
     FirstHostsDeleted,
@@ -79,11 +81,13 @@ pub enum Fault {
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 26] = [
         Fault::TaskKilled,
         Fault::TaskStopped,
         Fault::DaemonKilled,
         Fault::MasterKilled,
+        Fault::MasterStopped,
+        Fault::MasterCut,
         Fault::FirstHostDeleted,
         Fault::FirstHostDrained,
         Fault::FirstHostsDeleted,
@@ -113,6 +117,8 @@ impl Fault {
             Fault::TaskStopped => "task-stopped",
             Fault::DaemonKilled => "daemon-killed",
             Fault::MasterKilled => "master-killed",
+            Fault::MasterStopped => "master-stopped",
+            Fault::MasterCut => "master-cut",
             Fault::FirstHostDeleted => "first-host-deleted",
             Fault::FirstHostDrained => "first-host-drained",
             Fault::FirstHostsDeleted => "first-hosts-deleted",
@@ -143,6 +149,8 @@ impl Fault {
             Fault::TaskStopped => "SIGSTOP of a task for 35 s",
             Fault::DaemonKilled => "SIGKILL of a daemon",
             Fault::MasterKilled => "SIGKILL of the first daemon",
+            Fault::MasterStopped => "SIGSTOP of the first daemon for 30 s",
+            Fault::MasterCut => "the first host is cut off for 60 s",
             Fault::FirstHostDeleted => "the first host is deleted",
             Fault::FirstHostDrained => "the first host is drained",
             Fault::FirstHostsDeleted => "the first host is deleted, then the next master's",
@@ -181,7 +189,7 @@ impl Fault {
     /// Returns whether the fault is about the first host, and those that become the master after it.
     pub fn is_of_first_hosts(self) -> bool {
         let is_move = matches!(self, Fault::FirstHostDeleted | Fault::FirstHostDrained | Fault::FirstHostsDeleted);
-        is_move || self == Fault::MasterKilled
+        is_move || matches!(self, Fault::MasterKilled | Fault::MasterStopped | Fault::MasterCut)
     }
 
     /// Returns how many hosts the fault is about.
@@ -253,14 +261,14 @@ impl Fault {
                 }
                 lost(chief, run.victims().len(), NOTICE_TIME)
             }
-            Fault::DaemonStopped => stop(run, chief),
+            Fault::DaemonStopped | Fault::MasterStopped => stop(run, chief),
             Fault::ShortCut => {
                 run.network.tell_switch(&format!("cut {}", run.victim))?;
                 std::thread::sleep(CUT_TIMES[0]);
                 run.network.tell_switch("heal")?;
                 Ok(())
             }
-            Fault::LongCut => {
+            Fault::LongCut | Fault::MasterCut => {
                 run.network.tell_switch(&format!("cut {}", run.victim))?;
                 cut_off(run, chief)?;
                 run.network.tell_switch("heal")?;
