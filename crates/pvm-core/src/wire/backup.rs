@@ -1,5 +1,5 @@
 //! What the master tells its deputy, before it tells anybody else.
-use super::{GroupChange, HostEntry, Servers};
+use super::{EndedArrival, EndedPage, GroupChange, HostEntry, Passed, Servers};
 use crate::master_state::MasterState;
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::Tid;
@@ -17,6 +17,11 @@ pub enum Backup {
     EntryGone { name: ByteBuf, index: i32 },
     /// The members of a group have changed.
     GroupChanged { id: u64, name: ByteBuf, change: GroupChange },
+    /// A barrier of the group has ended in another way than by a release of the whole group: for these arrivals, and for those in
+    /// a page.
+    BarrierEnded { id: u64, ended: Vec<EndedArrival>, page: Option<EndedPage> },
+    /// A barrier of the whole group has been released by a datagram, which perhaps only members hear. No mark follows.
+    Released { id: u64, passed: Passed },
     /// All hosts, and those that have not joined yet.
     Table { version: u64, hosts: Vec<HostEntry>, joining: Vec<Tid> },
     /// The servers of the whole machine.

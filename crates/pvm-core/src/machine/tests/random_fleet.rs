@@ -1,6 +1,6 @@
 //! Several hosts with random requests, deaths, suspensions and cut links; then all faults end, and the machine must
 //! reach a stable state.
-use super::fleet::{Fleet, MASTER};
+use super::fleet::{Fleet, MASTER, Received};
 use super::world::{ints, spawn_of, text};
 use super::*;
 use crate::codes::{
@@ -34,14 +34,15 @@ struct Story {
     next_host: usize,
     /// Whether hosts may be lost.
     rough: bool,
-    a_master_has_died: bool,
+    /// Whether the machine may end: a master has died, or a host was lost while the master moved to another one.
+    may_end: bool,
 }
 
 impl Story {
     fn new(seed: u64, hosts: usize, rough: bool) -> Story {
         let fleet = Fleet::new(hosts, seed);
         let (wishes, seen) = (BTreeMap::new(), Vec::new());
-        Story { fleet, wishes, seen, last_tag: 0, next_host: hosts + 1, rough, a_master_has_died: false }
+        Story { fleet, wishes, seen, last_tag: 0, next_host: hosts + 1, rough, may_end: false }
     }
     fn below(&mut self, sides: usize) -> usize {
         self.fleet.prng.below(sides)
@@ -85,7 +86,7 @@ impl Story {
     }
 
     fn request(&mut self, from: Tid) -> Request {
-        match self.below(29) {
+        match self.below(33) {
             0..=3 => {
                 let to_one = self.below(3) == 0;
                 let flags = if to_one { TASK_HOST } else { 0 };
@@ -131,9 +132,20 @@ impl Story {
             24 | 25 => Request::JoinGroup(self.name()),
             26 => Request::LeaveGroup(self.name()),
             27 => Request::Group(self.name()),
-            28 if self.below(4) == 0 => Request::FreezeGroup { name: self.name(), count: 2 },
+            28..=31 => self.barrier(from),
+            32 if self.below(4) == 0 => Request::FreezeGroup { name: self.name(), count: 2 },
             _ => Request::Config,
         }
+    }
+
+    /// Returns an arrival at a barrier of a group of the task, unless it waits at one.
+    fn barrier(&self, from: Tid) -> Request {
+        let waits = self.fleet.open.iter().any(|((task, _), request)| *task == from && group_of(request).is_some());
+        let group = self.fleet.received.get(&from).into_iter().flatten().rev().find_map(|received| match received {
+            Received::Reply(_, Reply::Group { id, instance: 0.. }) => Some(*id),
+            _ => None,
+        });
+        group.filter(|_| !waits).map_or(Request::Config, |group| Request::Barrier { group, count: -1 })
     }
 
     fn notify(&mut self, task: Tid) -> Request {
@@ -175,6 +187,7 @@ impl Story {
             }
             16 if self.rough && self.below(6) == 0 => {
                 let master = self.fleet.master();
+                self.may_end |= self.a_master_moves();
                 if let Some(host) = self.host().filter(|host| master.is_some_and(|master| *host != master)) {
                     self.fleet.kill(host);
                 }
@@ -183,7 +196,7 @@ impl Story {
             21 if self.rough && self.below(6) == 0 => {
                 if let Some(master) = self.fleet.master() {
                     self.fleet.die(master);
-                    self.a_master_has_died = true;
+                    self.may_end = true;
                 }
             }
             18 if self.rough && self.below(6) == 0 => {
@@ -203,6 +216,10 @@ impl Story {
             }
             _ => drop(self.fleet.step()),
         }
+    }
+
+    fn a_master_moves(&self) -> bool {
+        self.fleet.nodes.values().any(|node| node.machine.parts.membership.moving.is_wanted())
     }
 
     /// Lets a spawned task enroll.
@@ -238,8 +255,8 @@ impl Story {
 
     fn check(&mut self) {
         self.fleet.pass(Duration::from_secs(90));
-        if self.a_master_has_died && self.fleet.living().is_empty() {
-            // There was no deputy, or it has died as well.
+        if self.may_end && self.fleet.living().is_empty() {
+            // There was no deputy, or it has died as well, or the next master.
             return;
         }
         self.fleet.check_tables();
@@ -248,6 +265,17 @@ impl Story {
                 Request::RecvInfo { flags, .. } => flags & MBOX_WAIT_FOR_INFO != 0,
                 Request::FreezeGroup { .. } => true,
                 Request::ExitStatus(tid) => self.fleet.tasks().contains(tid),
+                Request::Barrier { group, .. } => {
+                    let waits = |member: &Tid| {
+                        let of = |((task, _), request): (&(Tid, u32), &Request)| {
+                            task == member && group_of(request) == Some(*group)
+                        };
+                        self.fleet.open.iter().any(of)
+                    };
+                    let master = self.fleet.master().expect("a master");
+                    let groups = &self.fleet.nodes[&master].machine.parts.groups;
+                    groups.members_of(*group).iter().any(|member| !waits(member))
+                }
                 _ => false,
             };
             assert!(may_wait, "{task} {wait}: {request:?} was not answered");
@@ -302,6 +330,14 @@ impl Story {
             tasks.into_iter().for_each(|tid| self.fleet.leave(tid));
             self.fleet.settle();
         }
+    }
+}
+
+/// Returns the group at whose barrier that request arrives.
+fn group_of(request: &Request) -> Option<u64> {
+    match request {
+        Request::Barrier { group, .. } => Some(*group),
+        _ => None,
     }
 }
 
