@@ -213,6 +213,21 @@ fn nothing_is_told_before_the_deputy_keeps_it() {
 }
 
 #[test]
+fn a_member_that_is_admitted_after_the_loss_of_all_others_passes_barriers() {
+    let mut fleet = Fleet::new(3, 3);
+    let [one, two] = [1, 2].map(|host| fleet.task(Fleet::host(host)));
+    fleet.ask(two, join("g"));
+    // The page for the member of the master's host is made only when the deputy keeps what was changed before.
+    fleet.nodes.get_mut(&Fleet::host(2)).expect("the deputy").frozen = true;
+    fleet.send(one, put("box", one, 0));
+    let joined = fleet.send(one, join("g"));
+    fleet.kill(Fleet::host(2));
+    fleet.pass(Duration::from_secs(1));
+    let (group, _) = group_of(fleet.answer(one, joined));
+    assert!(matches!(fleet.ask(one, Request::Barrier { group, count: -1 }), Some(Reply::Done)));
+}
+
+#[test]
 fn a_deputy_gets_more_than_may_wait_for_a_host_piece_by_piece() {
     let mut fleet = Fleet::new(2, 4);
     let (one, two) = (fleet.task(MASTER), fleet.task(Fleet::host(2)));

@@ -108,7 +108,10 @@ impl Group {
                 self.finish_census(core, shared);
             }
         } else if let Some(news) = news {
-            self.arrived_at_master(core, shared, host, news.arrivals);
+            // The former master has handed over, and died before this host knew that.
+            let Sorted { over, ended, first, later } = self.sort_arrivals(core, shared, &[(host, news)]);
+            self.tell_ended(core, over, ended);
+            self.arrived_at_master(core, shared, host, first.into_iter().chain(later).collect());
         }
     }
 
@@ -131,8 +134,7 @@ impl Group {
         let passed = news.iter().map(|(_, news)| news.passed).filter(|passed| passed.version <= self.version);
         self.barrier.passed = passed.fold(self.barrier.passed, Ord::max);
         let Sorted { over, ended, first, later } = self.sort_arrivals(core, shared, &news);
-        self.tell_each(core, over, Ok(()), None, Told::Whole);
-        ended.into_iter().for_each(|(arrival, outcome)| self.tell(core, arrival, outcome));
+        self.tell_ended(core, over, ended);
         let is_here = |host: &Tid| *host == core.own_host() || core.hosts.is_here(*host);
         let meets_on = news.iter().find(|(host, news)| news.meets_here && is_here(host)).map(|(host, _)| *host);
         let taken = news.into_iter().filter_map(|(host, news)| Some((host, news.taken?))).collect();
@@ -155,6 +157,12 @@ impl Group {
             Some(host) => self.continue_in_page(core, shared, host),
             None => self.resume_at_master(core, shared, pending),
         }
+    }
+
+    /// Tells hosts how the barriers of arrivals have ended.
+    fn tell_ended(&mut self, core: &mut Core, over: Ended, ended: Vec<((Tid, u64), Result<(), Code>)>) {
+        self.tell_each(core, over, Ok(()), None, Told::Whole);
+        ended.into_iter().for_each(|(arrival, outcome)| self.tell(core, arrival, outcome));
     }
 
     /// Finds out what the arrivals need that hosts have reported.

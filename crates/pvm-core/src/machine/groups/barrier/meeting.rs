@@ -159,6 +159,10 @@ impl Group {
         self.barrier.place = Place::Moving(from);
         self.shortage.place_changed();
         self.order_page(core, shared, from, GroupChange::Take);
+        if from != core.own_host() && !core.hosts.is_here(from) {
+            // The host was lost with all members, before another one was admitted.
+            self.page_host_gone(core, shared, from);
+        }
     }
 
     /// Handles the arrivals that were taken out of this host's page.
