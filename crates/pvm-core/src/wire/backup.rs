@@ -17,11 +17,6 @@ pub enum Backup {
     EntryGone { name: ByteBuf, index: i32 },
     /// The members of a group have changed.
     GroupChanged { id: u64, name: ByteBuf, change: GroupChange },
-    /// A barrier of the group has ended in another way than by a release of the whole group: for these arrivals, and for those in
-    /// a page.
-    BarrierEnded { id: u64, ended: Vec<EndedArrival>, page: Option<EndedPage> },
-    /// A barrier of the whole group has been released by a datagram, which perhaps only members hear. No mark follows.
-    Released { id: u64, passed: Passed },
     /// All hosts, and those that have not joined yet.
     Table { version: u64, hosts: Vec<HostEntry>, joining: Vec<Tid> },
     /// The servers of the whole machine.
@@ -30,4 +25,9 @@ pub enum Backup {
     Answer { host: Tid, wait: u32, reply: Reply },
     /// The pieces until here belong together. The answer is `BackupKept` with this number.
     Mark { number: u64 },
+    /// A barrier of the group has ended in another way than by a release of the whole group: for these arrivals, and for those in
+    /// a page.
+    BarrierEnded { id: u64, ended: Vec<EndedArrival>, page: Option<EndedPage> },
+    /// A barrier of the whole group has been released by a datagram, which perhaps only members hear. No mark follows.
+    Released { id: u64, passed: Passed },
 }
