@@ -10,7 +10,7 @@ use pvm_core::wire::{
     Arrival, DirectCall, Frame, GroupChange, GroupState, HostEntry, HostOptions, KEY_BYTES, MachineSettings, Refusal,
     Servers, StartNews, StartOrder,
 };
-use pvm_core::wire::{Taken, Waiting};
+use pvm_core::wire::{Passed, Taken, Waiting};
 use std::collections::BTreeMap;
 
 /// The number of frames in a burst.
