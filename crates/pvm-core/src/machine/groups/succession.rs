@@ -164,7 +164,7 @@ impl Groups {
         let own = core.own_host();
         let awaited = core.hosts.others().into_iter().filter(|host| core.is_awaited(*host));
         let hosts: BTreeSet<Tid> = awaited.chain([own]).collect();
-        self.with_each(|group, _| group.begin_census(&hosts));
+        self.with_each(|group, shared| group.begin_census(core, shared, &hosts));
         self.news_told(core, own, news);
     }
 

@@ -1,6 +1,6 @@
 //! Barriers over several hosts while the master dies, at any moment: they go on at its successor.
 use super::barriers_over_hosts::{Programs, fleet};
-use super::fleet::{Fleet, MASTER};
+use super::fleet::{Fleet, LastFrames, MASTER};
 use super::moving_master::{group_of, join};
 use super::*;
 
@@ -14,6 +14,7 @@ fn story(seed: u64, hosts: &[u32], coordinator: Option<u32>) -> (Fleet, Programs
     let mut fleet = fleet(6, seed, [1, 2, usize::MAX][seed as usize % 3]);
     fleet.ears.are_open = seed % 2 == 0;
     fleet.loses_datagrams = seed % 5 == 0;
+    fleet.last_frames = LastFrames::MayBeLost;
     let mut programs = Programs::new(&mut fleet, hosts);
     if let Some(host) = coordinator {
         fleet.ask(programs.members[0].tid, Request::SetGroupHost(Fleet::host(host)));
@@ -126,6 +127,8 @@ fn members_of_the_dead_host_are_missed_and_nobody_waits_for_ever() {
         let coordinator = [None, Some(1), Some(3)][seed as usize % 3];
         let (mut fleet, mut programs) = story(seed, &[1, 2, 3, 4, 5, 5], coordinator);
         programs.leaves_count_open = false;
+        // A release by datagram that the deputy does not hear of may be lost with those who have heard it.
+        fleet.last_frames = LastFrames::ComeToTheDeputy;
         die(&mut fleet, &mut programs, seed % 2 == 0);
         for _ in 0..40 {
             let all = programs.members.len();
@@ -172,6 +175,7 @@ fn barriers_of_some_members_open_once() {
 fn members_that_arrived_in_a_page_before_the_group_grew_pass_with_the_others() {
     for seed in 1..=400 {
         let mut fleet = fleet(5, seed, 2);
+        fleet.last_frames = LastFrames::MayBeLost;
         let (page, grows) = (Fleet::host(3 + seed as u32 % 2), seed % 3 == 0);
         let [one, two, late] = [page, page, Fleet::host(5)].map(|host| fleet.task(host));
         let group = [one, two].map(|task| group_of(fleet.ask(task, join("g"))).0)[0];
@@ -202,5 +206,51 @@ fn members_that_arrived_in_a_page_before_the_group_grew_pass_with_the_others() {
         }
         let memory = board(&mut fleet).expect("it has members");
         assert_eq!((memory.released, memory.failed), (vec![(0, true)], vec![]), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_member_of_the_dead_host_that_a_coordinator_has_counted_stays_counted() {
+    for seed in 1..=60 {
+        let (mut fleet, mut programs) = story(seed, &[1, 2, 4, 5], Some(3));
+        programs.arrive(&mut fleet, 0, 4);
+        fleet.settle();
+        fleet.die(MASTER);
+        programs.forget(|tid| tid.host() == MASTER);
+        (0..3).for_each(|member| programs.arrive(&mut fleet, member, 4));
+        fleet.pass(FOLLOWED);
+        programs.look(&fleet);
+        let waiting = programs.members.iter().filter(|one| one.waits.is_some()).count();
+        assert_eq!((programs.failed, waiting), (0, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn an_arrival_is_counted_once_although_its_host_repeats_it_while_others_are_asked() {
+    for seed in 1..=40 {
+        let mut fleet = fleet(5, seed, 1);
+        (fleet.ears.are_open, fleet.keeps_datagrams) = (true, true);
+        let mut programs = Programs::new(&mut fleet, &[3, 4, 5]);
+        programs.pass(&mut fleet, 3);
+        // The members hear the release themselves, and their daemons do not know that.
+        (0..3).for_each(|member| programs.arrive(&mut fleet, member, 3));
+        fleet.settle();
+        programs.look(&fleet);
+        let waiting = programs.members.iter().filter(|one| one.waits.is_some()).count();
+        assert_eq!(waiting, 0, "seed {seed}");
+        let late = Fleet::host(5);
+        fleet.nodes.get_mut(&late).expect("a host").frozen = true;
+        fleet.die(MASTER);
+        fleet.settle();
+        programs.arrive(&mut fleet, 0, 3);
+        fleet.settle();
+        fleet.nodes.get_mut(&late).expect("a host").frozen = false;
+        fleet.pass(FOLLOWED);
+        programs.arrive(&mut fleet, 1, 3);
+        fleet.pass(FOLLOWED);
+        programs.look(&fleet);
+        assert!(programs.members[0].waits.is_some() && programs.members[1].waits.is_some(), "seed {seed}");
+        programs.pass(&mut fleet, 2);
+        assert_eq!(programs.failed, 0, "seed {seed}");
     }
 }

@@ -23,6 +23,8 @@ use std::collections::BTreeSet;
 pub(super) struct Census {
     /// The hosts that have said nothing.
     missing: BTreeSet<Tid>,
+    /// The host that the former master wanted for the coordinator. Who has named it may be lost with that master.
+    wanted: Tid,
     news: Vec<(Tid, GroupNews)>,
 }
 
@@ -90,9 +92,10 @@ impl Group {
     // ----- the new master
 
     /// Begins to ask the hosts. They say what they know when they follow this host.
-    pub fn begin_census(&mut self, hosts: &BTreeSet<Tid>) {
+    pub fn begin_census(&mut self, core: &Core, shared: &Shared, hosts: &BTreeSet<Tid>) {
+        let wanted = self.wanted(core, shared);
         let barrier = &mut self.barrier;
-        barrier.place = Place::Counted(Census { missing: hosts.clone(), news: Vec::new() });
+        barrier.place = Place::Counted(Census { missing: hosts.clone(), wanted, news: Vec::new() });
         (barrier.pending, barrier.queue, barrier.releases) = Default::default();
         barrier.turns = self.instances.keys().map(|tid| (*tid, Turn { since: 0, last: 0 })).collect();
     }
@@ -109,7 +112,7 @@ impl Group {
             }
         } else if let Some(news) = news {
             // The former master has handed over, and died before this host knew that.
-            let Sorted { over, ended, first, later } = self.sort_arrivals(core, shared, &[(host, news)]);
+            let Sorted { over, ended, first, later } = self.sort_arrivals(core, Tid::NONE, &[(host, news)]);
             self.tell_ended(core, over, ended);
             self.arrived_at_master(core, shared, host, first.into_iter().chain(later).collect());
         }
@@ -129,11 +132,11 @@ impl Group {
         if !census.missing.is_empty() {
             return;
         }
-        let news = std::mem::take(&mut census.news);
+        let (news, wanted) = (std::mem::take(&mut census.news), census.wanted);
         // A host cannot know a release to members that this host does not know.
         let passed = news.iter().map(|(_, news)| news.passed).filter(|passed| passed.version <= self.version);
         self.barrier.passed = passed.fold(self.barrier.passed, Ord::max);
-        let Sorted { over, ended, first, later } = self.sort_arrivals(core, shared, &news);
+        let Sorted { over, ended, first, later } = self.sort_arrivals(core, wanted, &news);
         self.tell_ended(core, over, ended);
         let is_here = |host: &Tid| *host == core.own_host() || core.hosts.is_here(*host);
         let meets_on = news.iter().find(|(host, news)| news.meets_here && is_here(host)).map(|(host, _)| *host);
@@ -166,13 +169,13 @@ impl Group {
     }
 
     /// Finds out what the arrivals need that hosts have reported.
-    fn sort_arrivals(&mut self, core: &Core, shared: &Shared, news: &[(Tid, GroupNews)]) -> Sorted {
+    fn sort_arrivals(&mut self, core: &Core, wanted: Tid, news: &[(Tid, GroupNews)]) -> Sorted {
         let mut sorted = Sorted::default();
         let hosts: BTreeSet<Tid> = news.iter().map(|(host, _)| *host).collect();
         let passed = self.barrier.passed;
         let mut seen = BTreeSet::new();
         for (from, news) in news {
-            let may_have_counted = self.has_members_on(*from) || self.wanted(core, shared) == *from;
+            let may_have_counted = self.has_members_on(*from) || wanted == *from;
             for arrival in &news.arrivals {
                 let (key, host) = ((arrival.tid, arrival.turn), arrival.tid.host());
                 // A host speaks for its members; the coordinator, for those of lost hosts that it has counted.
@@ -185,7 +188,8 @@ impl Group {
                 } else if !seen.insert(arrival.tid) {
                     // Threads of a member may arrive several times.
                     sorted.later.push(arrival.clone());
-                } else if news.passed < passed && arrival.version <= passed.version {
+                } else if host == *from && news.passed < passed && arrival.version <= passed.version {
+                    // A coordinator has counted the others for the barrier after all that were released.
                     sorted.over.entry(host).or_default().push(key);
                 } else {
                     sorted.first.push(arrival.clone());
