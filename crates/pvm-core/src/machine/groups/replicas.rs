@@ -347,6 +347,10 @@ impl Groups {
                 let (number, Report { passed, arrivals }) = (*number, report);
                 core.send_master(Frame::Recalled { id, number, passed, arrivals });
             }
+            // The same if the former master has died before it could tell this host of the group.
+            GroupChange::Take if self.by_id(id).is_none() => {
+                core.send_master(Frame::GroupTaken { id, number: 0, taken: Taken::default() });
+            }
             change => _ = self.with(id, |group, shared| group.follow(core, shared, change)),
         }
     }

@@ -254,3 +254,24 @@ fn an_arrival_is_counted_once_although_its_host_repeats_it_while_others_are_aske
         assert_eq!(programs.failed, 0, "seed {seed}");
     }
 }
+
+#[test]
+fn a_group_of_which_the_host_of_its_only_member_has_not_heard_can_grow() {
+    for seed in 1..=200 {
+        let mut fleet = fleet(4, seed, 2);
+        fleet.last_frames = LastFrames::MayBeLost;
+        let [one, two] = [3, 4].map(|host| fleet.task(Fleet::host(host)));
+        let joins = [one, two].map(|task| (task, fleet.send(task, join("g"))));
+        for _ in 0..fleet.prng.below(20) {
+            fleet.step();
+        }
+        fleet.die(MASTER);
+        fleet.pass(FOLLOWED);
+        let groups = joins.map(|(task, wait)| group_of(fleet.answer(task, wait)).0);
+        let waits = [one, two].map(|task| (task, fleet.send(task, Request::Barrier { group: groups[0], count: 2 })));
+        fleet.pass(FOLLOWED);
+        for (task, wait) in waits {
+            assert!(matches!(fleet.answer(task, wait), Some(Reply::Done | Reply::Released(_))), "seed {seed}: {task}");
+        }
+    }
+}
