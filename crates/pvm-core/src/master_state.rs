@@ -3,6 +3,7 @@
 use crate::hostfile::{HostLine, Options};
 use crate::proto::{ByteBuf, Message};
 use crate::tid::Tid;
+use crate::wire::{EndedArrival, EndedPage, Passed};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -82,6 +83,12 @@ pub struct GroupOfMaster {
     pub pending: Option<PendingBarrier>,
     /// How many barriers have ended.
     pub generation: u32,
+    /// The last barrier of the whole group.
+    pub passed: Passed,
+    /// The last barrier of another kind: for each member that has arrived at one, and for a page.
+    pub ended: Vec<EndedArrival>,
+    /// See `ended`.
+    pub ended_page: Option<EndedPage>,
     /// For each member: since which version of the group it is one, and the number of its last arrival.
     pub turns: Vec<(Tid, u64, u64)>,
     /// The members that the group lacks.
@@ -115,8 +122,8 @@ pub struct PendingBarrier {
     pub arrivals: Vec<(Tid, u64)>,
     /// Whether a member has asked for a release by broadcast.
     pub lan: bool,
-    /// The host in whose page some of the members wait.
-    pub page_host: Option<Tid>,
+    /// The host in whose page some of the members wait, and the number of its report.
+    pub page_host: Option<(Tid, u32)>,
 }
 
 /// The members that a group lacks.

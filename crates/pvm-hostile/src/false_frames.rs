@@ -10,7 +10,7 @@ use pvm_core::wire::{
     Arrival, DirectCall, Frame, GroupChange, GroupState, HostEntry, HostOptions, KEY_BYTES, MachineSettings, Refusal,
     Servers, StartNews, StartOrder,
 };
-use pvm_core::wire::{Taken, Waiting};
+use pvm_core::wire::{Passed, Taken, Waiting};
 use std::collections::BTreeMap;
 
 /// The number of frames in a burst.
@@ -121,6 +121,10 @@ fn of_the_master(life: &mut Life) -> Frame {
     }
 }
 
+fn any_passed(life: &mut Life) -> Passed {
+    Passed { version: any_number(life), number: life.prng.u32(..) }
+}
+
 fn of_groups(life: &mut Life) -> Frame {
     let (tid, number, id) = (life.any_tid(), any_number(life), any_number(life));
     let instance = life.prng.u32(..);
@@ -135,7 +139,7 @@ fn of_groups(life: &mut Life) -> Frame {
         GroupChange::Release { opened: true },
         GroupChange::Chain(release(life)),
         GroupChange::Prepare { by: tid.host() },
-        GroupChange::Coordinate { by: tid.host(), anchor: release(life), start: None },
+        GroupChange::Coordinate { by: tid.host(), anchor: release(life), start: None, passed: any_passed(life) },
         GroupChange::Recall { number },
     ];
     let (waiting, turn) = (Waiting::default(), life.prng.u64(..));
@@ -149,7 +153,7 @@ fn of_groups(life: &mut Life) -> Frame {
             Frame::GroupKnown(GroupState { id, name, members, frozen, broken, meets_here, version: turn, chain })
         }
         2 => Frame::GroupSeen { number },
-        3 => Frame::GroupTaken { id, taken: Taken::default() },
+        3 => Frame::GroupTaken { id, number: instance, taken: Taken::default() },
         4 => Frame::BarriersListed { number: instance, waiting: BTreeMap::from([(id, waiting)]) },
         5 => {
             let arrival = Arrival { tid, turn, version: turn, count: life.prng.i32(-2..5), lan: life.prng.bool() };
@@ -161,7 +165,14 @@ fn of_groups(life: &mut Life) -> Frame {
         }
         6 | 7 => {
             let (release, late) = (Some(release(life)), life.prng.bool());
-            Frame::BarrierEnded { id, ended: vec![(tid, turn); 3], failure: None, release, late }
+            Frame::BarrierEnded {
+                id,
+                ended: vec![(tid, turn); 3],
+                failure: None,
+                release,
+                passed: Some(any_passed(life)),
+                late,
+            }
         }
         8 => Frame::ReleaseMissed,
         9 => Frame::HandBack { id },

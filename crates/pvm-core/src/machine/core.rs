@@ -313,6 +313,8 @@ pub(super) struct Changes {
     pub machine: bool,
     /// The changes of groups.
     pub groups: Vec<Backup>,
+    /// The releases of barriers. Nothing waits until the deputy keeps them.
+    pub releases: Vec<Backup>,
 }
 
 /// A part of the machine that has private state.

@@ -248,6 +248,14 @@ impl Deputies {
         }
     }
 
+    /// Sends what nothing waits for.
+    pub fn tell(&mut self, core: &mut Core, releases: Vec<Backup>) {
+        if let Some(deputy) = self.host().filter(|_| !releases.is_empty()) {
+            self.queue.extend(releases);
+            self.send_queued(core, deputy);
+        }
+    }
+
     fn mark(&mut self) {
         self.sent += 1;
         self.queue.push_back(Backup::Mark { number: self.sent });
@@ -317,6 +325,8 @@ impl Deputies {
             },
             Backup::EntryGone { name, index } => shadow.mailboxes.drop_entry(&name, index),
             Backup::GroupChanged { id, name, change } => shadow.groups.change(id, &name, &change),
+            Backup::BarrierEnded { id, ended, page } => shadow.groups.barrier_ended(id, &ended, page),
+            Backup::Released { id, passed } => shadow.groups.released(id, passed),
             Backup::Table { version, hosts, joining } => {
                 (shadow.version, shadow.hosts, shadow.joining) = (version, hosts, joining.into_iter().collect());
             }
@@ -447,6 +457,9 @@ fn weight(piece: &Backup) -> usize {
             MasterState::Group(group) => group.members.len() * REST / 4,
             MasterState::Machine(machine) => machine.resolved.len() * REST,
         },
+        // No mark says that it is kept.
+        Backup::Released { .. } => return 0,
+        Backup::BarrierEnded { ended, .. } => ended.len() * REST / 4,
         Backup::Table { hosts, .. } => hosts.len() * REST,
         Backup::Answer { reply, .. } => answer_weight(reply),
         _ => 0,

@@ -44,17 +44,17 @@ impl Parts {
                 self.membership.draining.answer(core);
             }
             Frame::GroupSeen { number } if core.is_master() => self.groups.change_acknowledged(core, from, number),
-            Frame::GroupTaken { id, taken } if core.is_master() => {
-                self.groups.with(id, |group, shared| group.page_arrivals_came(core, shared, from, taken));
+            Frame::GroupTaken { id, number, taken } if core.is_master() => {
+                self.groups.with(id, |group, shared| group.page_arrivals_came(core, shared, from, (number, taken)));
             }
             Frame::Arrived { id, arrivals, chain } => {
                 self.groups.with(id, |group, shared| group.arrived(core, shared, from, arrivals, chain));
             }
             // The group knows whether the sender may end its barriers.
-            Frame::BarrierEnded { id, ended, failure, release, late } => {
+            Frame::BarrierEnded { id, ended, failure, release, passed, late } => {
                 let outcome = failure.map_or(Ok(()), Err);
                 self.groups.with(id, |group, _| {
-                    group.barrier_ended(core, from, &ended, outcome, release.as_ref(), late);
+                    group.barrier_ended(core, from, &ended, outcome, release.as_ref(), passed, late);
                 });
             }
             Frame::ReleaseMissed => self.groups.release_missed(from),
@@ -151,7 +151,7 @@ impl Parts {
                 _ => {}
             },
             Frame::Following { clients, tasker, groups } if core.is_master() => {
-                self.followed(core, from, clients, tasker, &groups);
+                self.followed(core, from, clients, tasker, groups);
             }
             Frame::Backup(piece) if from_master => self.deputies.keep(core, piece),
             Frame::BackupKept { number } if core.is_master() => self.deputies.kept(core, from, number),

@@ -22,7 +22,7 @@ use crate::hostfile::Hostfile;
 use crate::master_state::{MachineState, MasterState};
 use crate::proto::Role;
 use crate::tid::Tid;
-use crate::wire::Frame;
+use crate::wire::{Frame, GroupNews};
 use std::collections::BTreeMap;
 
 impl Parts {
@@ -147,11 +147,13 @@ impl Parts {
         }
         let clients = core.tasks.iter().filter(|(_, task)| task.known_to_master);
         let clients = clients.map(|(tid, task)| (tid, task.has_left())).collect();
-        let groups = if has_died { self.groups.replicas() } else { Vec::new() };
+        let groups = if has_died { self.groups.take_news(core.own_host()) } else { Vec::new() };
         core.send_master(Frame::Following { clients, tasker: core.roles.tasker, groups });
         self.remote.repeat_to_master(core, has_died);
         self.membership.report_again(core);
-        self.groups.repeat_arrivals(core);
+        if !has_died {
+            self.groups.repeat_arrivals(core);
+        }
     }
 
     /// Becomes the master.
@@ -219,13 +221,13 @@ impl Parts {
         host: Tid,
         clients: Vec<(Tid, bool)>,
         tasker: Option<Tid>,
-        groups: &[(u64, bool)],
+        groups: Vec<GroupNews>,
     ) {
         if !core.is_awaited(host) {
             return;
         }
         core.acks.received(host, Ack::Following);
-        self.groups.replicas_told(core, host, groups);
+        self.groups.news_told(core, host, groups);
         let living: BTreeMap<Tid, bool> = clients.into_iter().filter(|(tid, _)| tid.host() == host).collect();
         let known: Vec<Tid> = core.clients.iter().copied().filter(|tid| tid.host() == host).collect();
         for tid in known {

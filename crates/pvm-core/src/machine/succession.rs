@@ -6,14 +6,13 @@
 //! * It tells each host that follows the whole host table and its groups, because the last changes may not have come.
 //! * It executes no request twice. If it keeps the answer of the former master, it gives that answer. A join and a leave that
 //!   have happened already succeed.
-//! * Hosts that had not joined are given up. Members that wait at barriers over several hosts get an error, because nobody knows
-//!   who has passed.
+//! * It counts anew who waits at barriers over several hosts (`groups/barrier/census.rs`).
+//! * Hosts that had not joined are given up.
 use super::action::Action;
 use super::core::Core;
 use super::deputy::{self, Shadow};
 use super::event::{Event, Loss};
 use super::parts::Parts;
-use crate::codes::Code;
 use crate::hostfile;
 use crate::master_state::MasterState;
 use crate::proto::{ByteBuf, Reply, Request};
@@ -40,6 +39,8 @@ impl Parts {
         if has_deputy && !changes.is_empty() {
             self.deputies.send(core, changes);
         }
+        let releases = std::mem::take(&mut core.changes.releases);
+        self.deputies.tell(core, releases);
     }
 
     fn stop_backups(&mut self, core: &mut Core) {
@@ -94,7 +95,6 @@ impl Parts {
             }
             Some(deputy) if deputy != own && core.hosts.is_here(deputy) => {
                 core.log(lost);
-                self.groups.fail_arrivals(core, Code::HostFail);
                 self.follow(core, deputy, true);
             }
             _ => core.raise(Event::MasterLost(loss.to_string())),
@@ -126,7 +126,6 @@ impl Parts {
         self.take_clients(core, clients);
         core.keep_answers(answers);
         let unanswered = self.remote.take_of_master();
-        self.groups.fail_arrivals(core, Code::HostFail);
         // The hosts that had not joined, and the former master, are out.
         for host in joining {
             self.membership.lose_host(core, host, "the master has died before it had joined");

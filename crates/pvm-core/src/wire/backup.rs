@@ -1,5 +1,5 @@
 //! What the master tells its deputy, before it tells anybody else.
-use super::{GroupChange, HostEntry, Servers};
+use super::{EndedArrival, EndedPage, GroupChange, HostEntry, Passed, Servers};
 use crate::master_state::MasterState;
 use crate::proto::{ByteBuf, Reply};
 use crate::tid::Tid;
@@ -25,4 +25,9 @@ pub enum Backup {
     Answer { host: Tid, wait: u32, reply: Reply },
     /// The pieces until here belong together. The answer is `BackupKept` with this number.
     Mark { number: u64 },
+    /// A barrier of the group has ended in another way than by a release of the whole group: for these arrivals, and for those in
+    /// a page.
+    BarrierEnded { id: u64, ended: Vec<EndedArrival>, page: Option<EndedPage> },
+    /// A barrier of the whole group has been released by a datagram, which perhaps only members hear. No mark follows.
+    Released { id: u64, passed: Passed },
 }

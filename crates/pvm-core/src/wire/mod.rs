@@ -20,14 +20,16 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 
 mod backup;
+mod barriers;
 
 pub use crate::proto::{decode, encode};
 pub use backup::Backup;
+pub use barriers::{EndedArrival, EndedPage, GroupNews, Passed};
 
 /// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
 /// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test
 /// compares the formats of the frames with `formats/daemons.txt`.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// A frame on the control link between two daemons. The longest frame contains a frame of a task.
 ///
@@ -196,7 +198,7 @@ pub enum Frame {
     /// To the master: the sender has applied the change with this number.
     GroupSeen { number: u64 },
     /// To the master: the answer to [`GroupChange::Take`].
-    GroupTaken { id: u64, taken: Taken },
+    GroupTaken { id: u64, number: u32, taken: Taken },
 
     /// Master to a host: list the tasks that wait at barriers in the host's barrier pages.
     ListBarriers { number: u32 },
@@ -266,7 +268,15 @@ pub enum Frame {
     Arrived { id: u64, arrivals: Vec<Arrival>, chain: Option<u32> },
     /// Master or coordinator to the host of these arrivals (member and number): their barrier has opened, or has failed.
     /// `release` is the newest release of the group's barriers; if `late` is set, the host should have heard it as a datagram.
-    BarrierEnded { id: u64, ended: Vec<(Tid, u64)>, failure: Option<Code>, release: Option<Release>, late: bool },
+    /// `passed`, from the master: it was a barrier of the whole group, and this one.
+    BarrierEnded {
+        id: u64,
+        ended: Vec<(Tid, u64)>,
+        failure: Option<Code>,
+        release: Option<Release>,
+        passed: Option<Passed>,
+        late: bool,
+    },
     /// To the master or a coordinator: members waited for a release that came only when it was repeated.
     ReleaseMissed,
     /// To the master: the answer to [`GroupChange::Recall`]. The sender knows `passed` releases of the chain, and these
@@ -298,8 +308,8 @@ pub enum Frame {
     NewMaster { master: Tid },
     /// To the new master: the sender follows it from now on. `clients` are the living tasks of the sender for which the master
     /// may keep state, and whether they have left PVM; `tasker` is the task that starts the tasks of the host. If the former
-    /// master has died, `groups` are the sender's replicas, and whether members meet in the sender's page.
-    Following { clients: Vec<(Tid, bool)>, tasker: Option<Tid>, groups: Vec<(u64, bool)> },
+    /// master has died, `groups` is what the sender knows about the groups of which it has replicas.
+    Following { clients: Vec<(Tid, bool)>, tasker: Option<Tid>, groups: Vec<GroupNews> },
 
     // ----- the deputy
     /// Master to its deputy: a piece of what only the master knows.
@@ -469,8 +479,8 @@ pub enum GroupChange {
     /// The host `by` may become the coordinator: open the links for that.
     Prepare { by: Tid },
     /// Barriers of the whole group meet at the coordinator `by`, and are released by the chain with this anchor. The
-    /// coordinator alone learns `start`, the first value of the chain.
-    Coordinate { by: Tid, anchor: Release, start: Option<ChainValue> },
+    /// coordinator alone learns `start`, the first value of the chain. `passed` is the barrier that ends now.
+    Coordinate { by: Tid, anchor: Release, start: Option<ChainValue>, passed: Passed },
     /// There is no coordinator any more: report who waits. The answer is `Recalled` with this number.
     Recall { number: u64 },
 }

@@ -295,6 +295,10 @@ impl Groups {
         self.groups.values().find_map(|group| group.barrier.waiting())
     }
     #[cfg(test)]
+    pub fn members_of(&self, id: u64) -> Vec<Tid> {
+        self.groups.get(&id).map_or(Vec::new(), |group| group.members.values().copied().collect())
+    }
+    #[cfg(test)]
     pub fn put_member(&mut self, id: u64, instance: u32, tid: Tid) {
         self.by_id(id).expect("a group").put(instance, tid);
     }

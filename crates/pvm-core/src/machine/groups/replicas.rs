@@ -12,7 +12,7 @@ use crate::machine::index::PairIndex;
 use crate::machine::pending_acks::Ack;
 use crate::proto::{ByteBuf, Reply, Request};
 use crate::tid::Tid;
-use crate::wire::{Backup, Frame, GroupChange, GroupState};
+use crate::wire::{Backup, Frame, GroupChange, GroupState, Taken};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state of a page.
@@ -32,6 +32,10 @@ pub(super) struct Replica {
     pub meets_here: bool,
     /// Whether the master has ordered this host to send the arrivals in its page, and waits for them.
     pub take_ordered: bool,
+    /// The arrivals that were taken out of the page, until their barrier has ended, and the number of that report.
+    pub taken: Option<(u32, Taken)>,
+    /// How often arrivals were taken out.
+    takes: u32,
     /// At the master: other hosts with a replica.
     hosts: BTreeSet<Tid>,
 }
@@ -44,6 +48,12 @@ impl Replica {
     /// Returns whether this host has a page of the group, or makes one.
     pub fn has_page(&self) -> bool {
         self.page != PageState::None
+    }
+    /// Notes the arrivals that were taken out of the page. Returns them, and the number of this report.
+    pub fn note_taken(&mut self, taken: Taken) -> (u32, Taken) {
+        self.takes = self.takes.wrapping_add(1);
+        self.taken = Some((self.takes, taken.clone())).filter(|(_, taken)| taken.need > 0);
+        (self.takes, taken)
     }
     /// Notes that a host has no replica, as far as it is known.
     pub fn forget(&mut self, host: Tid) {
@@ -337,6 +347,10 @@ impl Groups {
                 let (number, Report { passed, arrivals }) = (*number, report);
                 core.send_master(Frame::Recalled { id, number, passed, arrivals });
             }
+            // The same if the former master has died before it could tell this host of the group.
+            GroupChange::Take if self.by_id(id).is_none() => {
+                core.send_master(Frame::GroupTaken { id, number: 0, taken: Taken::default() });
+            }
             change => _ = self.with(id, |group, shared| group.follow(core, shared, change)),
         }
     }
@@ -391,8 +405,8 @@ impl Group {
             }
             GroupChange::Chain(anchor) => self.begin_chain_here(core, anchor.clone()),
             GroupChange::Prepare { by } => self.prepare_for(core, *by),
-            GroupChange::Coordinate { by, anchor, start } => {
-                self.coordinate(core, shared, *by, anchor, start.as_ref());
+            GroupChange::Coordinate { by, anchor, start, passed } => {
+                self.coordinate(core, shared, *by, anchor, start.as_ref().map(|start| (start, *passed)));
             }
             GroupChange::Take | GroupChange::Give | GroupChange::Release { .. } => {
                 self.page_ordered(core, shared, change);

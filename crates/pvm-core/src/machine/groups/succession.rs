@@ -1,12 +1,11 @@
 //! Groups when another host becomes the master: it gets what only the master knows. The pages and replicas stay as they are.
 use super::{Freezing, Group, Groups, NO_ACK};
-use crate::codes::Code;
 use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::master_state::{BarrierPlace, GroupOfMaster, MachineState};
 use crate::proto::{ByteBuf, Reply, Request};
 use crate::tid::Tid;
-use crate::wire::{Frame, GroupChange, GroupState};
+use crate::wire::{EndedArrival, EndedPage, Frame, GroupChange, GroupNews, GroupState, Passed};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many numbers a master skips whose predecessor has died.
@@ -21,6 +20,8 @@ impl GroupShadow {
     pub fn take(&mut self, state: GroupOfMaster) {
         let mut group = Group::of_state(&state);
         group.shortage.take(state.shortage);
+        group.keep_ended(&state.ended, state.ended_page);
+        group.barrier.note_passed(state.passed);
         self.0.insert(state.id, group);
     }
 
@@ -33,6 +34,16 @@ impl GroupShadow {
         let group = self.0.entry(id).or_insert_with(|| Group::new(id, name.to_vec()));
         group.change_members(change);
         group.version += u64::from(matches!(change, GroupChange::Joined { .. } | GroupChange::Gone { .. }));
+    }
+
+    /// Keeps that a barrier of a whole group was released.
+    pub fn released(&mut self, id: u64, passed: Passed) {
+        self.0.get_mut(&id).into_iter().for_each(|group| group.barrier.note_passed(passed));
+    }
+
+    /// Keeps how a barrier of a group has ended.
+    pub fn barrier_ended(&mut self, id: u64, ended: &[EndedArrival], page: Option<EndedPage>) {
+        self.0.get_mut(&id).into_iter().for_each(|group| group.keep_ended(ended, page));
     }
 }
 
@@ -134,6 +145,8 @@ impl Groups {
 
     /// Takes the groups of the former master, which has died, as the deputy has kept them.
     pub fn succeed(&mut self, core: &mut Core, mut shadow: GroupShadow) {
+        // What this host knows about barriers, before it learns of other members.
+        let news = self.take_news(core.own_host());
         // A group without members was about to begin: its first member asks again.
         shadow.0.retain(|_, group| group.size() > 0);
         // Numbers that the former master has given, and that did not come here, are not given again.
@@ -149,29 +162,31 @@ impl Groups {
             self.take_group(core, GroupOfMaster { place: BarrierPlace::Nowhere, hosts: Vec::new(), ..state });
         }
         let own = core.own_host();
-        let replicas = self.replicas();
-        self.with_each(|group, _| {
-            let members: Vec<Tid> = group.members.values().copied().collect();
-            group.barrier.resume_without(&members);
-        });
-        self.replicas_told(core, own, &replicas);
+        let awaited = core.hosts.others().into_iter().filter(|host| core.is_awaited(*host));
+        let hosts: BTreeSet<Tid> = awaited.chain([own]).collect();
+        self.with_each(|group, shared| group.begin_census(core, shared, &hosts));
+        self.news_told(core, own, news);
     }
 
-    /// Handles a host's news which groups it keeps, and in whose pages there members meet; at a master whose predecessor has
-    /// died.
-    pub fn replicas_told(&mut self, core: &mut Core, host: Tid, replicas: &[(u64, bool)]) {
+    /// Handles what a host knows about the groups that it keeps; at a master whose predecessor has died.
+    pub fn news_told(&mut self, core: &mut Core, host: Tid, news: Vec<GroupNews>) {
         let own = core.own_host();
-        for (id, meets_there) in replicas {
-            let Some(group) = self.groups.get_mut(id) else {
-                core.send_host(host, Frame::GroupChanged { id: *id, number: NO_ACK, change: GroupChange::Close });
+        let mut told = BTreeMap::new();
+        for one in news {
+            let Some(group) = self.groups.get_mut(&one.id) else {
+                core.send_host(host, Frame::GroupChanged { id: one.id, number: NO_ACK, change: GroupChange::Close });
                 continue;
             };
             if host != own {
                 group.replica.forget(host);
                 group.subscribe(core, host);
             }
-            self.with(*id, |group, shared| group.page_told(core, shared, host, *meets_there));
+            told.insert(one.id, one);
         }
+        self.with_each(|group, shared| {
+            let news = told.remove(&group.id);
+            group.news_told(core, shared, host, news);
+        });
     }
 
     /// Returns the members of all groups.
@@ -188,14 +203,9 @@ impl Groups {
 
     // ----- all hosts
 
-    /// Returns the groups that this host keeps, and whether members meet in its page.
-    pub fn replicas(&self) -> Vec<(u64, bool)> {
-        self.groups.values().map(|group| (group.id, group.replica.meets_here)).collect()
-    }
-
-    /// Fails the barriers over several hosts at which members of this host wait: their master has died.
-    pub fn fail_arrivals(&mut self, core: &mut Core, code: Code) {
-        self.with_each(|group, _| group.fail_arrivals(core, code));
+    /// Returns what this host knows about the groups that it keeps. Their master has died.
+    pub fn take_news(&mut self, own: Tid) -> Vec<GroupNews> {
+        self.groups.values_mut().map(|group| group.take_news(own)).collect()
     }
 
     /// Replaces what this host knows of a group.

@@ -3,7 +3,7 @@ use super::fleet::{Fleet, MASTER};
 use super::world::text;
 use super::*;
 use crate::release::{CHAIN_VALUE_BYTES, Release};
-use crate::wire::{Arrival, GroupChange};
+use crate::wire::{Arrival, GroupChange, Passed};
 
 /// Longer than arrivals are kept back, and releases are repeated.
 const LATER: Duration = Duration::from_millis(200);
@@ -419,13 +419,28 @@ fn a_host_without_members_cannot_touch_a_group() {
     for to in [MASTER, Fleet::host(2), Fleet::host(3)] {
         for frame in [
             Frame::Arrived { id, arrivals: vec![arrival(victim, u64::MAX), arrival(Tid(evil.0 | 1), 5)], chain: None },
-            Frame::BarrierEnded { id, ended: Vec::clone(&ended), failure: None, release: None, late: false },
-            Frame::BarrierEnded { id, ended: Vec::new(), failure: None, release: Some(release.clone()), late: false },
+            Frame::BarrierEnded {
+                id,
+                ended: Vec::clone(&ended),
+                failure: None,
+                release: None,
+                passed: None,
+                late: false,
+            },
+            Frame::BarrierEnded {
+                id,
+                ended: Vec::new(),
+                failure: None,
+                release: Some(release.clone()),
+                passed: None,
+                late: false,
+            },
             Frame::BarrierEnded {
                 id,
                 ended: Vec::clone(&ended),
                 failure: None,
                 release: Some(release.clone()),
+                passed: Some(Passed { version: 1000, number: 1000 }),
                 late: true,
             },
             Frame::GroupChanged { id, number: 0, change: GroupChange::Chain(release.clone()) },

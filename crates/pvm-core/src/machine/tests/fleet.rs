@@ -87,6 +87,15 @@ pub(in crate::machine) enum Received {
     Halting(String),
 }
 
+/// What becomes of the frames that a host has sent just before its daemon died.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::machine) enum LastFrames {
+    Come,
+    MayBeLost,
+    /// Others may be lost.
+    ComeToTheDeputy,
+}
+
 pub(in crate::machine) struct Fleet {
     pub now: Time,
     pub nodes: BTreeMap<Tid, Node>,
@@ -119,6 +128,7 @@ pub(in crate::machine) struct Fleet {
     pub repeated_releases: usize,
     /// How often a master has sent what only it knows.
     pub states_sent: usize,
+    pub last_frames: LastFrames,
     /// Whether each datagram arrives once, if none is lost.
     pub keeps_datagrams: bool,
     pub ears: Ears,
@@ -177,6 +187,7 @@ impl Fleet {
             loses_datagrams: false,
             repeated_releases: 0,
             states_sent: 0,
+            last_frames: LastFrames::Come,
             keeps_datagrams: false,
             ears: Ears::default(),
             data: Vec::new(),
@@ -271,6 +282,14 @@ impl Fleet {
         for peer in peers {
             let queue = self.control.entry((host, peer)).or_default();
             queue.pop_back();
+            let frames = queue.iter().rev().take_while(|item| matches!(item, Item::Frame(_))).count();
+            let lost = match self.last_frames {
+                LastFrames::Come => 0,
+                LastFrames::MayBeLost => self.prng.below(frames + 1),
+                LastFrames::ComeToTheDeputy if self.nodes[&peer].machine.core.deputy == Some(peer) => 0,
+                LastFrames::ComeToTheDeputy => self.prng.below(frames + 1),
+            };
+            queue.truncate(queue.len() - lost);
             queue.push_back(Item::Ended);
         }
     }

@@ -6,7 +6,7 @@ use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::flows::pacing::Pacing;
 use crate::proto::{Order, Role};
 use crate::release::{CHAIN_VALUE_BYTES, Release};
-use crate::wire::{Arrival, GroupChange, HostEntry, MachineSettings, Servers, StartNews, StartOrder};
+use crate::wire::{Arrival, GroupChange, HostEntry, MachineSettings, Passed, Servers, StartNews, StartOrder};
 
 const EXIT_TAG: i32 = 7;
 
@@ -84,7 +84,7 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
             arrivals: vec![Arrival { tid: task, turn: u64::MAX, version: u64::MAX, count: 1, lan: true }],
             chain: None,
         },
-        Frame::BarrierEnded { id: 1, ended: vec![(task, 1)], failure: None, release: None, late: true },
+        Frame::BarrierEnded { id: 1, ended: vec![(task, 1)], failure: None, release: None, passed: None, late: true },
         Frame::ReleaseMissed,
         Frame::Arrived { id: 1, arrivals: Vec::new(), chain: Some(1) },
         Frame::Recalled { id: 1, number: 1, passed: u32::MAX, arrivals: Vec::new() },
@@ -97,6 +97,7 @@ fn lies(other: Tid, task: Tid, watcher: Tid) -> Vec<Frame> {
                 by: other,
                 anchor: Release { chain: 1, index: 0, value: [0; CHAIN_VALUE_BYTES] },
                 start: Some([0; CHAIN_VALUE_BYTES]),
+                passed: Passed::default(),
             },
         },
         Frame::Left { tid: task, ended: true },

@@ -1,5 +1,6 @@
 //! Tests of the rules: one machine with its tasks (`world`), and several connected machines (`fleet`).
 
+mod barriers_after_death;
 mod barriers_over_hosts;
 mod cross_host_groups;
 mod daemon_requests;

@@ -320,7 +320,14 @@ fn only_the_named_host_coordinates() {
             Frame::Arrived { id, arrivals: vec![arrival.clone()], chain: None },
             Frame::Arrived { id, arrivals: vec![arrival.clone()], chain: Some(1) },
             Frame::Arrived { id, arrivals: vec![arrival.clone()], chain: Some(2) },
-            Frame::BarrierEnded { id, ended: ended.clone(), failure: None, release: Some(release.clone()), late: true },
+            Frame::BarrierEnded {
+                id,
+                ended: ended.clone(),
+                failure: None,
+                release: Some(release.clone()),
+                passed: None,
+                late: true,
+            },
             Frame::HandBack { id },
             Frame::Recalled { id, number: 1, passed: 900, arrivals: vec![arrival.clone()] },
             Frame::GroupChanged { id, number: 0, change: GroupChange::Recall { number: 1 } },
@@ -328,7 +335,12 @@ fn only_the_named_host_coordinates() {
             Frame::GroupChanged {
                 id,
                 number: 0,
-                change: GroupChange::Coordinate { by: stranger, anchor: release.clone(), start: None },
+                change: GroupChange::Coordinate {
+                    by: stranger,
+                    anchor: release.clone(),
+                    start: None,
+                    passed: Default::default(),
+                },
             },
         ]
     };

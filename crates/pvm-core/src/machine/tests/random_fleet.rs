@@ -1,6 +1,6 @@
 //! Several hosts with random requests, deaths, suspensions and cut links; then all faults end, and the machine must
 //! reach a stable state.
-use super::fleet::{Fleet, MASTER};
+use super::fleet::{Fleet, MASTER, Received};
 use super::world::{ints, spawn_of, text};
 use super::*;
 use crate::codes::{
@@ -84,7 +84,7 @@ impl Story {
     }
 
     fn request(&mut self, from: Tid) -> Request {
-        match self.below(29) {
+        match self.below(33) {
             0..=3 => {
                 let to_one = self.below(3) == 0;
                 let flags = if to_one { TASK_HOST } else { 0 };
@@ -130,9 +130,20 @@ impl Story {
             24 | 25 => Request::JoinGroup(self.name()),
             26 => Request::LeaveGroup(self.name()),
             27 => Request::Group(self.name()),
-            28 if self.below(4) == 0 => Request::FreezeGroup { name: self.name(), count: 2 },
+            28..=31 => self.barrier(from),
+            32 if self.below(4) == 0 => Request::FreezeGroup { name: self.name(), count: 2 },
             _ => Request::Config,
         }
+    }
+
+    /// Returns an arrival at a barrier of a group of the task, unless it waits at one.
+    fn barrier(&self, from: Tid) -> Request {
+        let waits = self.fleet.open.iter().any(|((task, _), request)| *task == from && group_of(request).is_some());
+        let group = self.fleet.received.get(&from).into_iter().flatten().rev().find_map(|received| match received {
+            Received::Reply(_, Reply::Group { id, instance: 0.. }) => Some(*id),
+            _ => None,
+        });
+        group.filter(|_| !waits).map_or(Request::Config, |group| Request::Barrier { group, count: -1 })
     }
 
     fn notify(&mut self, task: Tid) -> Request {
@@ -245,6 +256,17 @@ impl Story {
                 Request::RecvInfo { flags, .. } => flags & MBOX_WAIT_FOR_INFO != 0,
                 Request::FreezeGroup { .. } => true,
                 Request::ExitStatus(tid) => self.fleet.tasks().contains(tid),
+                Request::Barrier { group, .. } => {
+                    let waits = |member: &Tid| {
+                        let of = |((task, _), request): (&(Tid, u32), &Request)| {
+                            task == member && group_of(request) == Some(*group)
+                        };
+                        self.fleet.open.iter().any(of)
+                    };
+                    let master = self.fleet.master().expect("a master");
+                    let groups = &self.fleet.nodes[&master].machine.parts.groups;
+                    groups.members_of(*group).iter().any(|member| !waits(member))
+                }
                 _ => false,
             };
             assert!(may_wait, "{task} {wait}: {request:?} was not answered");
@@ -299,6 +321,14 @@ impl Story {
             tasks.into_iter().for_each(|tid| self.fleet.leave(tid));
             self.fleet.settle();
         }
+    }
+}
+
+/// Returns the group at whose barrier that request arrives.
+fn group_of(request: &Request) -> Option<u64> {
+    match request {
+        Request::Barrier { group, .. } => Some(*group),
+        _ => None,
     }
 }
 

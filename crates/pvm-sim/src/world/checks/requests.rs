@@ -76,6 +76,10 @@ impl Requests {
             (Request::Input { .. }, Reply::Done | Reply::Error(Code::NoTask | Code::Already)) => {}
             (Request::ResetInfo { .. } | Request::LeaveGroup(_) | Request::Halt, Reply::Done) => {}
             (Request::Barrier { .. } | Request::LanBarrier { .. }, Reply::Done | Reply::Released(_)) => {}
+            // A barrier outlives the master.
+            (Request::Barrier { .. } | Request::LanBarrier { .. }, Reply::Error(Code::HostFail)) => {
+                return Err(format!("{tid} asked {request:?} and got {reply:?}"));
+            }
             (Request::SetTracer(_), Reply::Done) => {}
             (Request::SetGroupHost(_), Reply::Done) => {}
             (Request::Register { .. }, Reply::Int(_)) => {}

@@ -19,7 +19,7 @@ use crate::proto::{Reply, ToTask};
 use crate::release::Release;
 use crate::tid::Tid;
 use crate::time::Time;
-use crate::wire::{Arrival, Frame};
+use crate::wire::{Arrival, Frame, Passed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ struct OwnArrival {
     is_direct: bool,
     /// Whether the member has left. Its arrival stays counted, but nobody waits for the answer.
     is_gone: bool,
+    /// How many members the group had.
+    size: usize,
 }
 
 /// The arrivals of this host's members, for one group.
@@ -121,11 +123,15 @@ impl Passage {
         !self.own.is_empty()
     }
 
-    /// Takes all arrivals that have not been answered, because nobody can say how their barrier ends: task and wait id.
-    pub fn take_waiting(&mut self) -> Vec<(Tid, u32)> {
+    /// Begins anew with a master whose predecessor has died: returns all arrivals that have not been answered, for it. It need
+    /// not know how many members the group had.
+    pub fn all_for_successor(&mut self) -> Vec<Arrival> {
         self.all_again();
-        let own = std::mem::take(&mut self.own).into_iter();
-        own.filter(|(_, own)| !own.is_gone).map(|((tid, _), own)| (tid, own.wait)).collect()
+        let count = |own: &OwnArrival| match own.arrival.count {
+            ALL_MEMBERS => own.size as i32,
+            count => count,
+        };
+        self.own.values().map(|own| Arrival { count: count(own), ..own.arrival.clone() }).collect()
     }
 
     /// Begins anew with another master: returns all arrivals that have not been answered, for it.
@@ -142,7 +148,6 @@ impl Passage {
         let passed = self.known.as_ref().map_or(0, |known| known.index);
         self.begin_anew(None);
         let arrivals = self.own.values().map(|own| own.arrival.clone()).collect();
-        self.own.retain(|_, own| !own.is_gone);
         Report { passed, arrivals }
     }
 }
@@ -168,7 +173,7 @@ impl Group {
             self.barrier.passage.of_member(from).for_each(|own| own.is_direct = false);
             self.send_again(core, shared);
         }
-        let own = OwnArrival { wait, arrival: arrival.clone(), is_direct, is_gone: false };
+        let own = OwnArrival { wait, arrival: arrival.clone(), is_direct, is_gone: false, size: self.size() };
         self.barrier.passage.own.insert((from, arrival.turn), own);
         if is_direct {
             self.send_to_master(core, shared, vec![arrival]);
@@ -265,13 +270,16 @@ impl Group {
     pub fn arriver_leaves(&mut self, core: &mut Core, tid: Tid) {
         let has_coordinator = self.barrier.coordinator().is_some();
         let passage = &mut self.barrier.passage;
-        while let Some(key) = passage.first_of(tid).filter(|_| !has_coordinator) {
-            let own = passage.own.remove(&key).filter(|own| !own.is_direct);
-            if let Some(own) = own {
-                core.send_master(Frame::Arrived { id: self.id, arrivals: vec![own.arrival], chain: None });
+        if !has_coordinator {
+            passage.held.retain(|arrival| arrival.tid != tid);
+        }
+        // They are kept until they are answered, because the master may die.
+        for own in passage.of_member(tid) {
+            own.is_gone = true;
+            if !has_coordinator && !std::mem::replace(&mut own.is_direct, true) {
+                core.send_master(Frame::Arrived { id: self.id, arrivals: vec![own.arrival.clone()], chain: None });
             }
         }
-        passage.of_member(tid).for_each(|own| own.is_gone = true);
     }
 
     // ----- the end of a barrier
@@ -315,11 +323,15 @@ impl Group {
         ended: &[(Tid, u64)],
         outcome: Result<(), Code>,
         release: Option<&Release>,
+        passed: Option<Passed>,
         late: bool,
     ) {
         let is_of_coordinator = self.barrier.coordinator() == Some(from) && self.is_proven(core, outcome, release);
         if from != core.hosts.master() && !is_of_coordinator {
             return;
+        }
+        if let Some(passed) = passed.filter(|passed| from == core.hosts.master() && passed.version <= self.version) {
+            self.barrier.passed = self.barrier.passed.max(passed);
         }
         let passage = &mut self.barrier.passage;
         if let (Some(known), Some(release)) = (&mut passage.known, release) {
@@ -338,10 +350,19 @@ impl Group {
 
     /// Returns whether a coordinator may say that a barrier has ended so: only with a release of its chain.
     fn is_proven(&mut self, core: &Core, outcome: Result<(), Code>, release: Option<&Release>) -> bool {
-        let (known, one_way) = (&mut self.barrier.passage.known, &core.settings.one_way);
-        let (Some(known), Some(one_way), Some(release)) = (known, one_way, release) else { return false };
-        let is_known = release.chain == known.chain && release.index <= known.index;
-        outcome.is_ok() && (is_known || known.accept(release, one_way.function).is_ok())
+        let Some(release) = release.filter(|_| outcome.is_ok()) else { return false };
+        let Some(known) = &self.barrier.passage.known else { return false };
+        release.chain == known.chain && release.index <= known.index || self.accept(core, release).is_ok()
+    }
+
+    /// Accepts a release that anybody may have sent, if it is the next one of the chain.
+    fn accept(&mut self, core: &Core, release: &Release) -> Result<(), DatagramError> {
+        let one_way = core.settings.one_way.as_ref().ok_or(DatagramError::Unexpected)?;
+        let known = self.barrier.passage.known.as_mut().ok_or(DatagramError::Unexpected)?;
+        let before = known.index;
+        known.accept(release, one_way.function)?;
+        self.barrier.passed = self.barrier.passed.later(self.version, release.index - before);
+        Ok(())
     }
 
     /// Handles a release that anybody may have sent. `heard_by`: the member that has heard it itself, if any, and does not
@@ -351,9 +372,8 @@ impl Group {
     /// that this host knows, it releases exactly the members that this host knows, and all arrivals of this host that
     /// were not answered before.
     pub fn released(&mut self, core: &mut Core, release: &Release, heard_by: Tid) -> Result<(), DatagramError> {
-        let one_way = core.settings.one_way.clone().ok_or(DatagramError::Unexpected)?;
+        self.accept(core, release)?;
         let passage = &mut self.barrier.passage;
-        passage.known.as_mut().ok_or(DatagramError::Unexpected)?.accept(release, one_way.function)?;
         passage.repeat_at = None;
         let mut before = Tid::NONE;
         for (key, own) in std::mem::take(&mut passage.own) {

@@ -15,7 +15,7 @@
 use super::arrivals::Report;
 use super::chain::{self, Chain};
 use super::meeting::Pending;
-use super::release::Releases;
+use super::release::{Releases, Told};
 use super::{Group, Place, Shared};
 use crate::codes::Code;
 use crate::machine::core::Core;
@@ -25,7 +25,7 @@ use crate::proto::{ByteBuf, GroupPlace, Reply};
 use crate::release::{ChainValue, Release};
 use crate::tid::Tid;
 use crate::time::Time;
-use crate::wire::{Arrival, GroupChange};
+use crate::wire::{Arrival, GroupChange, Passed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub(super) struct Appointment {
     /// The hosts that were told, and the number of members.
     told: BTreeSet<Tid>,
     need: u32,
+    /// The barrier before its first release.
+    before: Passed,
 }
 
 /// Barriers that are being taken back.
@@ -54,6 +56,8 @@ pub(super) struct Recall {
     /// The coordinator, and the number of members.
     by: Tid,
     need: u32,
+    /// The barrier before the coordinator's first release.
+    before: Passed,
     /// The hosts that have not reported.
     missing: BTreeSet<Tid>,
     reports: Vec<(Tid, Report)>,
@@ -144,7 +148,7 @@ impl Groups {
 
 impl Group {
     /// Returns the host at which the barriers are to meet.
-    fn wanted(&self, core: &Core, shared: &Shared) -> Tid {
+    pub(super) fn wanted(&self, core: &Core, shared: &Shared) -> Tid {
         let (own, wishes) = (core.own_host(), &shared.wishes);
         let named_by = |(_, tid): (u32, Tid)| wishes.named.get(&tid).copied();
         let named = if wishes.named.is_empty() { None } else { self.members().find_map(named_by) };
@@ -197,12 +201,13 @@ impl Group {
         let number = shared.next_chain();
         let start = chain::start(&one_way, number);
         let anchor = Chain::from_start(&one_way, &start, number).last().clone();
+        let before = self.barrier.passed;
         let told = self.tell_coordinated(core, by, |host| {
             let start = Some(start).filter(|_| host == by);
-            GroupChange::Coordinate { by, anchor: anchor.clone(), start }
+            GroupChange::Coordinate { by, anchor: anchor.clone(), start, passed: before }
         });
         let need = self.size() as u32;
-        self.barrier.place = Place::Coordinator(Appointment { by, since: now, told, need });
+        self.barrier.place = Place::Coordinator(Appointment { by, since: now, told, need, before });
         self.begin_chain_here(core, anchor);
         true
     }
@@ -219,7 +224,7 @@ impl Group {
     pub fn take_back(&mut self, core: &mut Core, shared: &mut Shared, pauses: bool) {
         let own = core.own_host();
         let Place::Coordinator(appointment) = &mut self.barrier.place else { return };
-        let Appointment { by, since, told, need } = std::mem::take(appointment);
+        let Appointment { by, since, told, need, before } = std::mem::take(appointment);
         self.shortage.place_changed();
         if pauses {
             let last = &mut self.barrier.pauses.last;
@@ -235,7 +240,7 @@ impl Group {
             self.tell_host(core, *host, GroupChange::Recall { number });
         }
         let reports = vec![(own, self.barrier.passage.report())];
-        self.barrier.place = Place::TakenBack(Recall { number, by, need, missing, reports, pauses });
+        self.barrier.place = Place::TakenBack(Recall { number, by, need, before, missing, reports, pauses });
         self.finish_recall(core, shared);
     }
 
@@ -258,6 +263,7 @@ impl Group {
                 recall.missing.remove(&host);
                 self.finish_recall(core, shared);
             }
+            Place::Counted(_) => self.counted_host_gone(core, shared, host),
             _ => {}
         }
     }
@@ -269,13 +275,14 @@ impl Group {
         if !recall.missing.is_empty() {
             return;
         }
-        let Recall { by, need, reports, pauses, .. } = std::mem::take(recall);
+        let Recall { by, need, before, reports, pauses, .. } = std::mem::take(recall);
         if pauses {
             self.barrier.pauses.not_before = core.now + self.barrier.pauses.last;
         }
         let passed = reports.iter().map(|(_, report)| report.passed).max().unwrap_or(0);
+        self.barrier.passed = self.barrier.passed.max(before.later(before.version, passed));
         let mut pending = Pending::new(need);
-        let mut others = Vec::new();
+        let (mut others, mut over) = (Vec::new(), BTreeMap::<Tid, Vec<(Tid, u64)>>::new());
         for (from, report) in reports {
             let is_over = report.passed < passed;
             let mut answered = Tid::NONE;
@@ -290,7 +297,7 @@ impl Group {
                 let is_same = arrival.count == ALL_MEMBERS || u32::try_from(arrival.count) == Ok(need);
                 // Of a member whose threads have arrived several times, the first arrival was at that barrier.
                 if is_over && std::mem::replace(&mut answered, arrival.tid) != arrival.tid {
-                    self.tell(core, key, Ok(()));
+                    over.entry(host).or_default().push(key);
                 } else if is_same && !pending.members.contains(&arrival.tid) {
                     pending.count(&arrival);
                 } else if !pending.arrivals.contains(&key) {
@@ -298,6 +305,7 @@ impl Group {
                 }
             }
         }
+        self.tell_each(core, over, Ok(()), None, Told::Whole);
         // They came before those that wait already.
         others.into_iter().rev().for_each(|other| self.barrier.queue.push_front(other));
         self.resume_at_master(core, shared, Some(pending).filter(|pending| pending.arrived > 0));
@@ -314,19 +322,20 @@ impl Group {
         others.into_iter().filter(|other| own < *other).for_each(|other| core.try_link(other));
     }
 
-    /// Follows the master's choice of a coordinator. `start`: the secret of the chain, if this host is the coordinator.
+    /// Follows the master's choice of a coordinator. `start`: the secret of the chain, if this host is the coordinator, and the
+    /// barrier before its first release.
     pub fn coordinate(
         &mut self,
         core: &mut Core,
         shared: &mut Shared,
         by: Tid,
         anchor: &Release,
-        start: Option<&ChainValue>,
+        start: Option<(&ChainValue, Passed)>,
     ) {
         self.barrier.place = Place::Coordinator(Appointment { by, ..Appointment::default() });
         self.begin_chain_here(core, anchor.clone());
-        if let (Some(start), Some(one_way), true) = (start, &core.settings.one_way, by == core.own_host()) {
-            self.barrier.releases = Releases::of_coordinator(one_way, anchor, start);
+        if let (Some((start, before)), Some(one_way), true) = (start, &core.settings.one_way, by == core.own_host()) {
+            self.barrier.releases = Releases::of_coordinator(one_way, anchor, start, before);
         }
         for (tid, (chain, arrival)) in std::mem::take(&mut self.barrier.early) {
             self.arrived_at_coordinator(core, shared, tid.host(), vec![arrival], chain);

@@ -41,8 +41,8 @@ pub(super) struct Pending {
     pub arrivals: BTreeSet<(Tid, u64)>,
     /// Whether a member has asked for a release by broadcast.
     pub lan: bool,
-    /// The host, if any, in whose page some of the members wait until the master releases them.
-    pub page_host: Option<Tid>,
+    /// The host, if any, in whose page some of the members wait until the master releases them, and the number of its report.
+    pub page_host: Option<(Tid, u32)>,
 }
 
 impl Pending {
@@ -51,14 +51,14 @@ impl Pending {
     }
 
     /// Returns the barrier at which members have arrived in the page of a host.
-    fn taken(taken: Taken, host: Tid, now: Time) -> Pending {
+    pub fn taken((number, taken): (u32, Taken), host: Tid, now: Time) -> Pending {
         let Taken { need, arrived, arrived_members, maybe_arrived } = taken;
         Pending {
             arrived: arrived.into(),
             members: arrived_members.into_iter().collect(),
             maybe_arrived: maybe_arrived.into_iter().collect(),
             maybe_until: now + MAYBE_ARRIVED_WAIT,
-            page_host: Some(host),
+            page_host: Some((host, number)),
             ..Pending::new(need.into())
         }
     }
@@ -159,23 +159,30 @@ impl Group {
         self.barrier.place = Place::Moving(from);
         self.shortage.place_changed();
         self.order_page(core, shared, from, GroupChange::Take);
+        if from != core.own_host() && !core.hosts.is_here(from) {
+            // The host was lost with all members, before another one was admitted.
+            self.page_host_gone(core, shared, from);
+        }
     }
 
     /// Handles the arrivals that were taken out of this host's page.
     pub fn page_taken(&mut self, core: &mut Core, shared: &mut Shared, taken: Taken) {
         // If a new page is out of use from the start, the daemon also makes this report, but the master has not asked
         // for it.
-        match (std::mem::take(&mut self.replica.take_ordered), core.is_master()) {
-            (false, _) => {}
-            (true, true) => self.page_arrivals_came(core, shared, core.own_host(), taken),
-            (true, false) => core.send_master(Frame::GroupTaken { id: self.id, taken }),
+        if !std::mem::take(&mut self.replica.take_ordered) {
+            return;
+        }
+        let (number, taken) = self.replica.note_taken(taken);
+        match core.is_master() {
+            true => self.page_arrivals_came(core, shared, core.own_host(), (number, taken)),
+            false => core.send_master(Frame::GroupTaken { id: self.id, number, taken }),
         }
     }
 
     /// Handles the arrivals that a host has taken out of its page: from now on members arrive at the master.
-    pub fn page_arrivals_came(&mut self, core: &mut Core, shared: &mut Shared, from: Tid, taken: Taken) {
+    pub fn page_arrivals_came(&mut self, core: &mut Core, shared: &mut Shared, from: Tid, taken: (u32, Taken)) {
         if matches!(self.barrier.place, Place::Moving(host) if host == from) {
-            let pending = Some(taken).filter(|taken| taken.need > 0);
+            let pending = Some(taken).filter(|(_, taken)| taken.need > 0);
             self.resume_at_master(core, shared, pending.map(|taken| Pending::taken(taken, from, core.now)));
         }
     }
@@ -213,10 +220,14 @@ impl Group {
             }
             GroupChange::Give => {
                 self.replica.meets_here = true;
+                self.replica.taken = None;
                 self.shortage.place_changed();
                 GroupAction::Give
             }
-            GroupChange::Release { opened } => GroupAction::Release { opened: *opened },
+            GroupChange::Release { opened } => {
+                self.replica.taken = None;
+                GroupAction::Release { opened: *opened }
+            }
             _ => return,
         };
         match (self.replica.is_made(), action) {
@@ -230,9 +241,9 @@ impl Group {
     /// Handles the loss of a host: members may have arrived in its page.
     pub(super) fn page_host_gone(&mut self, core: &mut Core, shared: &mut Shared, host: Tid) {
         if let Some(pending) = &mut self.barrier.pending {
-            pending.page_host.take_if(|page_host| *page_host == host);
+            pending.page_host.take_if(|(page_host, _)| *page_host == host);
         }
-        self.page_arrivals_came(core, shared, host, Taken::default());
+        self.page_arrivals_came(core, shared, host, (0, Taken::default()));
     }
 
     // ----- arrivals at the master
@@ -254,8 +265,7 @@ impl Group {
         }
         // A host speaks for its own members.
         for arrival in arrivals.into_iter().filter(|arrival| arrival.tid.host() == from) {
-            let will_report = matches!(&self.barrier.place, Place::TakenBack(recall) if recall.awaits(from));
-            if will_report {
+            if self.barrier.place.awaits_report(from) {
                 continue;
             }
             if self.is_new(core, &arrival) {

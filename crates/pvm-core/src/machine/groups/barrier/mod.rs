@@ -10,11 +10,13 @@
 //! * `release`: the hosts learn that the barrier has ended: by a frame for each, or by one datagram. `chain`
 //!   proves who has made a release.
 //! * `elsewhere`: the master lets barriers meet at a coordinator, and takes them back.
-//! * `succession`: another host becomes the master.
+//! * `succession`: another host becomes the master, and gets what the former one knew. `census`: it asks the hosts, because the
+//!   former master has died.
 //!
 //! While all members live on one host, they meet in the page of that host, and no daemon takes part.
 
 mod arrivals;
+mod census;
 mod chain;
 mod elsewhere;
 mod meeting;
@@ -23,15 +25,17 @@ mod succession;
 
 use self::arrivals::Passage;
 pub use self::arrivals::Report;
+use self::census::Census;
 use self::elsewhere::{Appointment, Pauses, Recall, Wishes};
 use self::meeting::{Pending, Turn};
 use self::release::{Reach, Releases};
+use crate::codes::Code;
 use crate::machine::core::Core;
 use crate::machine::groups::Group;
 use crate::release::Release;
 use crate::tid::Tid;
 use crate::time::Time;
-use crate::wire::{Arrival, Waiting};
+use crate::wire::{Arrival, EndedPage, Passed, Waiting};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Where the members of a group meet. The master knows it; another host knows only whether there is a coordinator.
@@ -50,6 +54,19 @@ enum Place {
     Coordinator(Appointment),
     /// At the master, as soon as the hosts have reported who waits at the coordinator.
     TakenBack(Recall),
+    /// At the master, as soon as the hosts have said who waits: the former master has died.
+    Counted(Census),
+}
+
+impl Place {
+    /// Returns whether that host has yet to say who waits there.
+    fn awaits_report(&self, host: Tid) -> bool {
+        match self {
+            Place::TakenBack(recall) => recall.awaits(host),
+            Place::Counted(census) => census.awaits(host),
+            _ => false,
+        }
+    }
 }
 
 /// A barrier over several hosts, as one host knows it.
@@ -62,6 +79,11 @@ pub(super) struct OverHosts {
     pending: Option<Pending>,
     /// At the master: how many barriers have ended.
     generation: u32,
+    /// The barrier of the whole group that was released last, as far as this host knows.
+    passed: Passed,
+    /// At the master: how the last barrier of another kind has ended, by member and for a page. So does the deputy know it.
+    ended: BTreeMap<Tid, (u64, Option<Code>)>,
+    ended_page: Option<EndedPage>,
     /// At the master: arrivals that wait until it knows who has arrived elsewhere.
     queue: VecDeque<Arrival>,
     /// At the master: what it knows about the arrivals of each member.
@@ -105,6 +127,10 @@ impl OverHosts {
         let pending = self.pending.as_ref()?;
         let need = u16::try_from(pending.need).unwrap_or(u16::MAX);
         Some(Waiting { need, tids: pending.members.iter().copied().collect() })
+    }
+    /// Notes that a barrier of the whole group was released.
+    pub fn note_passed(&mut self, passed: Passed) {
+        self.passed = self.passed.max(passed);
     }
     /// Returns the coordinator, if there is one.
     fn coordinator(&self) -> Option<Tid> {

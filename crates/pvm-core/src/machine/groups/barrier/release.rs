@@ -14,7 +14,7 @@ use crate::machine::settings::OneWay;
 use crate::release::{ChainValue, Release};
 use crate::tid::Tid;
 use crate::time::Time;
-use crate::wire::{Frame, GroupChange, ReleaseDatagram};
+use crate::wire::{Backup, Frame, GroupChange, Passed, ReleaseDatagram};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -30,7 +30,18 @@ const MISSED_MAX: u8 = 3;
 const TRY_AGAIN_AFTER: u32 = 4096;
 
 /// Arrivals that have been answered, or are to be: members and numbers, by host.
-type Ended = BTreeMap<Tid, Vec<(Tid, u64)>>;
+pub(super) type Ended = BTreeMap<Tid, Vec<(Tid, u64)>>;
+
+/// Of what a host is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// The last barrier of the whole group.
+    Whole,
+    /// The same, and the host should have heard it as a datagram.
+    Late,
+    /// A barrier of some members, or one that has failed.
+    Others,
+}
 
 /// The releases of one group, where its barriers meet.
 #[derive(Default)]
@@ -42,12 +53,14 @@ pub(super) struct Releases {
     /// When the last release is repeated, and when it is at the latest.
     repeat_at: Option<Time>,
     repeat_by: Time,
+    /// At a coordinator: the barrier before its first release.
+    before: Passed,
 }
 
 impl Releases {
     /// Returns the releases of a coordinator, whose chain has this anchor and begins with this secret value.
-    pub fn of_coordinator(one_way: &OneWay, anchor: &Release, start: &ChainValue) -> Releases {
-        Releases { chain: Some(Chain::from_start(one_way, start, anchor.chain)), ..Releases::default() }
+    pub fn of_coordinator(one_way: &OneWay, anchor: &Release, start: &ChainValue, before: Passed) -> Releases {
+        Releases { chain: Some(Chain::from_start(one_way, start, anchor.chain)), before, ..Releases::default() }
     }
     /// Returns when [`Group::repeat_release`] must be called next.
     pub fn next_deadline(&self) -> Option<Time> {
@@ -105,16 +118,22 @@ impl Group {
         self.barrier.generation = self.barrier.generation.wrapping_add(1);
         // What was not confirmed is repeated now, because the next release replaces it.
         self.repeat_release(core);
-        let may_release = outcome.is_ok() && core.settings.one_way.is_some() && self.is_whole(&pending);
+        let is_whole = outcome.is_ok() && self.is_whole(&pending);
+        match is_whole {
+            true => self.barrier.passed = self.barrier.passed.later(self.version, 1),
+            false => self.note_ended(core, &pending, outcome),
+        }
+        let may_release = is_whole && core.settings.one_way.is_some();
         if may_release && self.appoint(core, shared) {
             self.barrier.releases = Releases::default();
-            self.tell_each(core, pending.by_host(), outcome, None, false);
+            self.tell_each(core, pending.by_host(), outcome, None, Told::Whole);
         } else if may_release && pending.arrivals.iter().any(|(tid, _)| tid.host() != own) {
             self.release(core, shared, pending);
         } else {
-            self.tell_each(core, pending.by_host(), outcome, None, false);
+            let how = if is_whole { Told::Whole } else { Told::Others };
+            self.tell_each(core, pending.by_host(), outcome, None, how);
         }
-        if let Some(host) = page_host {
+        if let Some((host, _)) = page_host {
             self.order_page(core, shared, host, GroupChange::Release { opened: outcome.is_ok() });
         }
     }
@@ -150,8 +169,13 @@ impl Group {
             None if is_broadcast => self.begin_chain(core, shared, &one_way),
             _ => {}
         }
-        self.tell_each(core, ended, Ok(()), release.as_ref(), false);
-        self.barrier_ended(core, own, &here, Ok(()), release.as_ref(), false);
+        self.tell_each(core, ended, Ok(()), release.as_ref(), Told::Whole);
+        self.barrier_ended(core, own, &here, Ok(()), release.as_ref(), None, false);
+        if !core.is_master() {
+            // A coordinator without members has not counted the barriers before.
+            let index = release.as_ref().map_or(0, |release| release.index);
+            self.barrier.passed = self.barrier.releases.before.later(self.version, index);
+        }
     }
 
     /// Releases a barrier by one datagram to all hosts. Leaves those in `ended` that do not hear datagrams; awaits signs of
@@ -159,6 +183,9 @@ impl Group {
     fn broadcast_release(&mut self, core: &mut Core, shared: &Shared, release: &Release, ended: &mut Ended) {
         let datagram = ReleaseDatagram { group: self.id, release: release.clone() };
         core.push(Action::Broadcast { bytes: crate::wire::encode(&datagram) });
+        if core.changes.are_kept {
+            core.changes.releases.push(Backup::Released { id: self.id, passed: self.barrier.passed });
+        }
         let releases = &mut self.barrier.releases;
         let is_far = |host: &Tid| shared.reach.is_out_of_reach(*host);
         (*ended, releases.unconfirmed) = std::mem::take(ended).into_iter().partition(|(host, _)| is_far(host));
@@ -195,7 +222,7 @@ impl Group {
         if releases.unconfirmed.get(&host).is_some_and(|ended| ended.contains(&arrival)) {
             let (ended, release) = (releases.unconfirmed.remove_entry(&host), releases.last.clone());
             releases.repeat_at.take_if(|_| releases.unconfirmed.is_empty());
-            self.tell_each(core, ended.into_iter().collect(), Ok(()), release.as_ref(), true);
+            self.tell_each(core, ended.into_iter().collect(), Ok(()), release.as_ref(), Told::Late);
         }
     }
 
@@ -204,29 +231,31 @@ impl Group {
         let releases = &mut self.barrier.releases;
         releases.repeat_at = None;
         let (unconfirmed, release) = (std::mem::take(&mut releases.unconfirmed), releases.last.clone());
-        self.tell_each(core, unconfirmed, Ok(()), release.as_ref(), true);
+        self.tell_each(core, unconfirmed, Ok(()), release.as_ref(), Told::Late);
     }
 
     /// Tells the host of an arrival at the master how its barrier has ended.
     pub(super) fn tell(&mut self, core: &mut Core, arrival: (Tid, u64), outcome: Result<(), Code>) {
-        self.tell_each(core, BTreeMap::from([(arrival.0.host(), vec![arrival])]), outcome, None, false);
+        self.tell_each(core, BTreeMap::from([(arrival.0.host(), vec![arrival])]), outcome, None, Told::Others);
     }
 
     /// Tells each host on its control link how the barrier of its members has ended.
-    fn tell_each(
+    pub(super) fn tell_each(
         &mut self,
         core: &mut Core,
         ended: Ended,
         outcome: Result<(), Code>,
         release: Option<&Release>,
-        late: bool,
+        told: Told,
     ) {
+        let passed = Some(self.barrier.passed).filter(|_| told != Told::Others && core.is_master());
+        let late = told == Told::Late;
         for (host, ended) in ended {
             if host == core.own_host() {
-                self.barrier_ended(core, host, &ended, outcome, release, late);
+                self.barrier_ended(core, host, &ended, outcome, release, passed, late);
             } else {
                 let (id, failure, release) = (self.id, outcome.err(), release.cloned());
-                core.send_host(host, Frame::BarrierEnded { id, ended, failure, release, late });
+                core.send_host(host, Frame::BarrierEnded { id, ended, failure, release, passed, late });
             }
         }
     }

@@ -1,12 +1,10 @@
 //! Barriers over several hosts when another host becomes the master. They meet at no coordinator then.
 use super::meeting::{Pending, Turn};
 use super::{Group, OverHosts, Place, Shared};
-use crate::codes::Code;
 use crate::machine::core::Core;
 use crate::master_state::{BarrierPlace, GroupOfMaster, MachineState};
-use crate::tid::Tid;
 use crate::time::Time;
-use crate::wire::GroupChange;
+use crate::wire::EndedArrival;
 
 impl Shared {
     pub fn machine_state(&self) -> MachineState {
@@ -51,7 +49,10 @@ impl OverHosts {
         };
         let turns = self.turns.iter().map(|(tid, turn)| (*tid, turn.since, turn.last)).collect();
         let pending = self.pending.as_ref().map(Pending::state);
-        GroupOfMaster { place, pending, generation: self.generation, turns, ..state }
+        let ended =
+            self.ended.iter().map(|(tid, (turn, failure))| EndedArrival { tid: *tid, turn: *turn, failure: *failure });
+        let (generation, passed, ended, ended_page) = (self.generation, self.passed, ended.collect(), self.ended_page);
+        GroupOfMaster { place, pending, generation, passed, turns, ended, ended_page, ..state }
     }
 
     /// Takes over what the former master knew about the barrier.
@@ -63,20 +64,16 @@ impl OverHosts {
         };
         self.pending = state.pending.map(|pending| Pending::of_former_master(pending, now));
         self.generation = state.generation;
+        self.note_passed(state.passed);
+        self.ended = state.ended.into_iter().map(|one| (one.tid, (one.turn, one.failure))).collect();
+        self.ended_page = state.ended_page;
         self.turns = state.turns.into_iter().map(|(tid, since, last)| (tid, Turn { since, last })).collect();
-    }
-
-    /// Begins at a master whose predecessor has died. Nobody waits, since those who waited got an error.
-    pub fn resume_without(&mut self, members: &[Tid]) {
-        self.place = if members.is_empty() { Place::Nowhere } else { Place::Master };
-        (self.pending, self.queue, self.releases) = Default::default();
-        self.turns = members.iter().map(|tid| (*tid, Turn { since: 0, last: 0 })).collect();
     }
 
     /// Drops what only the master knows.
     pub fn resign(&mut self) {
-        let passage = std::mem::take(&mut self.passage);
-        *self = OverHosts { passage, ..OverHosts::default() };
+        let (passage, passed) = (std::mem::take(&mut self.passage), self.passed);
+        *self = OverHosts { passage, passed, ..OverHosts::default() };
     }
 }
 
@@ -86,34 +83,6 @@ impl Group {
         let arrivals = self.barrier.passage.all_again();
         if !arrivals.is_empty() {
             self.send_to_master(core, shared, arrivals);
-        }
-    }
-
-    /// Answers all arrivals of this host's members with an error, because the master has died and nobody knows who has passed.
-    pub fn fail_arrivals(&mut self, core: &mut Core, code: Code) {
-        for (tid, wait) in self.barrier.passage.take_waiting() {
-            core.reply(tid, wait, Err(code));
-        }
-        if let Place::Coordinator(_) = self.barrier.place {
-            self.barrier.resign();
-        }
-    }
-
-    /// At a master whose predecessor has died: handles a host's news whether members meet in its page.
-    pub fn page_told(&mut self, core: &mut Core, shared: &mut Shared, host: Tid, meets_there: bool) {
-        match (self.only_host() == Some(host), meets_there) {
-            (true, true) => {
-                self.barrier.place = Place::PageOf(host);
-                self.replica.meets_here |= host == core.own_host();
-            }
-            (true, false) => {
-                self.barrier.place = Place::PageOf(host);
-                self.order_page(core, shared, host, GroupChange::Release { opened: false });
-                self.order_page(core, shared, host, GroupChange::Give);
-            }
-            (false, true) => self.move_to_master(core, shared, host),
-            // Members may wait there whose arrivals the former master had taken.
-            (false, false) => self.order_page(core, shared, host, GroupChange::Release { opened: false }),
         }
     }
 }
