@@ -2,8 +2,8 @@
 //! ([`crate::wire::Frame::MasterState`]).
 use crate::hostfile::{HostLine, Options};
 use crate::proto::{ByteBuf, Message};
+use crate::release::{EndedArrival, EndedPage, Passed};
 use crate::tid::Tid;
-use crate::wire::{EndedArrival, EndedPage, Passed};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 

@@ -1,5 +1,7 @@
-//! Releases of barriers, which hosts pass on to each other.
+//! Releases and ends of barriers, of which hosts tell each other.
+use crate::codes::Code;
 use crate::datagram_error::DatagramError;
+use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
 
 /// The length of a value of a chain of releases, in bytes.
@@ -55,4 +57,44 @@ impl Release {
         }
         is_newer
     }
+}
+
+/// Which barrier of the whole group was released last, as far as a host knows. All members must have arrived again before the next
+/// one is released, so a host with members knows the last one or the one before.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Passed {
+    /// How often the members had changed.
+    pub version: u64,
+    /// How many such barriers were released after that change.
+    pub number: u32,
+}
+
+impl Passed {
+    /// Returns the barrier that is released `count` such barriers later, when the members have changed `version` times.
+    pub fn later(self, version: u64, count: u32) -> Passed {
+        let before = if self.version == version { self.number } else { 0 };
+        Passed { version, number: before.saturating_add(count) }
+    }
+}
+
+/// How a barrier has ended for an arrival.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct EndedArrival {
+    /// The member.
+    pub tid: Tid,
+    /// The number of the arrival.
+    pub turn: u64,
+    /// Why the barrier has failed, if it has.
+    pub failure: Option<Code>,
+}
+
+/// How a barrier has ended for the arrivals that were taken out of a page.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedPage {
+    /// The host of the page.
+    pub host: Tid,
+    /// The number of the host's report.
+    pub number: u32,
+    /// Whether the barrier has opened.
+    pub opened: bool,
 }

@@ -4,13 +4,13 @@ use pvm_core::codes;
 use pvm_core::flows::pacing::Pacing;
 use pvm_core::proto::SECRET_BYTES;
 use pvm_core::proto::{ByteBuf, LinkCause, Message, Order, Reply, Request, Role, TraceSettings};
-use pvm_core::release::{CHAIN_VALUE_BYTES, Release};
+use pvm_core::release::{CHAIN_VALUE_BYTES, Passed, Release};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{
     Arrival, DirectCall, Frame, GroupChange, GroupState, HostEntry, HostOptions, KEY_BYTES, MachineSettings, Refusal,
     Servers, StartNews, StartOrder,
 };
-use pvm_core::wire::{Passed, Taken, Waiting};
+use pvm_core::wire::{Taken, Waiting};
 use std::collections::BTreeMap;
 
 /// The number of frames in a burst.

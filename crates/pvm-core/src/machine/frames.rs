@@ -4,7 +4,7 @@ use super::core::Core;
 use super::direct::LinkQuestion;
 use super::event::Event;
 use super::group_page::Listing;
-use super::groups::Report;
+use super::groups::{End, Report};
 use super::parts::Parts;
 use super::spawn::Observers;
 use super::{control, groups, membership, remote, servers};
@@ -53,8 +53,9 @@ impl Parts {
             // The group knows whether the sender may end its barriers.
             Frame::BarrierEnded { id, ended, failure, release, passed, late } => {
                 let outcome = failure.map_or(Ok(()), Err);
+                let end = End { outcome, release: release.as_ref(), passed, is_late: late };
                 self.groups.with(id, |group, _| {
-                    group.barrier_ended(core, from, &ended, outcome, release.as_ref(), passed, late);
+                    group.barrier_ended(core, from, &ended, end);
                 });
             }
             Frame::ReleaseMissed => self.groups.release_missed(from),

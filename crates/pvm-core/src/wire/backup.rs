@@ -1,7 +1,8 @@
 //! What the master tells its deputy, before it tells anybody else.
-use super::{EndedArrival, EndedPage, GroupChange, HostEntry, Passed, Servers};
+use super::{GroupChange, HostEntry, Servers};
 use crate::master_state::MasterState;
 use crate::proto::{ByteBuf, Reply};
+use crate::release::{EndedArrival, EndedPage, Passed};
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
 

@@ -13,7 +13,7 @@ use crate::master_state::MasterState;
 use crate::proto::{
     ByteBuf, FabricOffer, LinkCause, Message, Order, Reply, Request, Role, SECRET_BYTES, Spawn, TraceSettings,
 };
-use crate::release::{ChainValue, Release};
+use crate::release::{ChainValue, Passed, Release};
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ mod barriers;
 
 pub use crate::proto::{decode, encode};
 pub use backup::Backup;
-pub use barriers::{EndedArrival, EndedPage, GroupNews, Passed};
+pub use barriers::GroupNews;
 
 /// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
 /// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test

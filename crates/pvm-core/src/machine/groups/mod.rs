@@ -16,7 +16,7 @@ mod replicas;
 mod shortage;
 mod succession;
 
-pub(super) use self::barrier::Report;
+pub(super) use self::barrier::{End, Report};
 use self::barrier::{OverHosts, Shared};
 use self::listing::Listings;
 pub(super) use self::listing::ask_group_server;

@@ -4,8 +4,9 @@ use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::master_state::{BarrierPlace, GroupOfMaster, MachineState};
 use crate::proto::{ByteBuf, Reply, Request};
+use crate::release::{EndedArrival, EndedPage, Passed};
 use crate::tid::Tid;
-use crate::wire::{EndedArrival, EndedPage, Frame, GroupChange, GroupNews, GroupState, Passed};
+use crate::wire::{Frame, GroupChange, GroupNews, GroupState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many numbers a master skips whose predecessor has died.

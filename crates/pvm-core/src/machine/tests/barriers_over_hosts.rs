@@ -2,8 +2,8 @@
 use super::fleet::{Fleet, MASTER};
 use super::world::text;
 use super::*;
-use crate::release::{CHAIN_VALUE_BYTES, Release};
-use crate::wire::{Arrival, GroupChange, Passed};
+use crate::release::{CHAIN_VALUE_BYTES, Passed, Release};
+use crate::wire::{Arrival, GroupChange};
 
 /// Longer than arrivals are kept back, and releases are repeated.
 const LATER: Duration = Duration::from_millis(200);

@@ -5,8 +5,8 @@ use super::*;
 use crate::codes::{NOTIFY_HOST_DELETE, NOTIFY_TASK_EXIT};
 use crate::flows::pacing::Pacing;
 use crate::proto::{Order, Role};
-use crate::release::{CHAIN_VALUE_BYTES, Release};
-use crate::wire::{Arrival, GroupChange, HostEntry, MachineSettings, Passed, Servers, StartNews, StartOrder};
+use crate::release::{CHAIN_VALUE_BYTES, Passed, Release};
+use crate::wire::{Arrival, GroupChange, HostEntry, MachineSettings, Servers, StartNews, StartOrder};
 
 const EXIT_TAG: i32 = 7;
 

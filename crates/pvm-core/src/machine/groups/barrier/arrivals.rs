@@ -16,10 +16,10 @@ use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::groups::ALL_MEMBERS;
 use crate::proto::{Reply, ToTask};
-use crate::release::Release;
+use crate::release::{Passed, Release};
 use crate::tid::Tid;
 use crate::time::Time;
-use crate::wire::{Arrival, Frame, Passed};
+use crate::wire::{Arrival, Frame};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -61,6 +61,16 @@ pub(super) struct Passage {
     /// The release that this host knows last, or the anchor of the chain. If there is none, only [`Frame::BarrierEnded`] answers
     /// arrivals.
     known: Option<Release>,
+}
+
+/// How a barrier has ended, as a host is told.
+pub struct End<'a> {
+    pub outcome: Result<(), Code>,
+    pub release: Option<&'a Release>,
+    /// Which barrier it was, if it was one of the whole group.
+    pub passed: Option<Passed>,
+    /// Whether the host should have heard of it in another way.
+    pub is_late: bool,
 }
 
 /// What a host reports when the master takes the barriers back.
@@ -314,18 +324,10 @@ impl Group {
         let _ = self.released(core, release, from);
     }
 
-    /// Handles the news that the barrier of these arrivals has ended: of the master, or of the coordinator. If it should
-    /// have come in another way (`late`), this host notes who repeats it.
-    pub fn barrier_ended(
-        &mut self,
-        core: &mut Core,
-        from: Tid,
-        ended: &[(Tid, u64)],
-        outcome: Result<(), Code>,
-        release: Option<&Release>,
-        passed: Option<Passed>,
-        late: bool,
-    ) {
+    /// Handles the news that the barrier of these arrivals has ended: of the master, or of the coordinator. If it is
+    /// late, this host notes who repeats it.
+    pub fn barrier_ended(&mut self, core: &mut Core, from: Tid, ended: &[(Tid, u64)], end: End<'_>) {
+        let End { outcome, release, passed, is_late } = end;
         let is_of_coordinator = self.barrier.coordinator() == Some(from) && self.is_proven(core, outcome, release);
         if from != core.hosts.master() && !is_of_coordinator {
             return;
@@ -339,7 +341,7 @@ impl Group {
         }
         let answers: Vec<OwnArrival> = ended.iter().filter_map(|key| passage.own.remove(key)).collect();
         passage.repeat_at.take_if(|_| passage.own.values().all(|own| own.is_direct));
-        if let Some(release) = release.filter(|_| late && !answers.is_empty()) {
+        if let Some(release) = release.filter(|_| is_late && !answers.is_empty()) {
             passage.repeated = Some((from, release.clone()));
         }
         let reply = outcome.map(|()| release.cloned().map_or(Reply::Done, Reply::Released));

@@ -14,8 +14,9 @@ use super::release::{Ended, Told};
 use super::{Group, Place, Shared};
 use crate::codes::Code;
 use crate::machine::core::Core;
+use crate::release::{EndedArrival, EndedPage};
 use crate::tid::Tid;
-use crate::wire::{Arrival, Backup, EndedArrival, EndedPage, GroupChange, GroupNews, Taken};
+use crate::wire::{Arrival, Backup, GroupChange, GroupNews, Taken};
 use std::collections::BTreeSet;
 
 /// What the hosts have said about a group whose master has died.

@@ -22,10 +22,10 @@ use crate::machine::core::Core;
 use crate::machine::groups::{ALL_MEMBERS, Groups};
 use crate::machine::pending_acks::Ack;
 use crate::proto::{ByteBuf, GroupPlace, Reply};
-use crate::release::{ChainValue, Release};
+use crate::release::{ChainValue, Passed, Release};
 use crate::tid::Tid;
 use crate::time::Time;
-use crate::wire::{Arrival, GroupChange, Passed};
+use crate::wire::{Arrival, GroupChange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

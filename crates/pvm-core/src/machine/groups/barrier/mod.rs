@@ -24,7 +24,7 @@ mod release;
 mod succession;
 
 use self::arrivals::Passage;
-pub use self::arrivals::Report;
+pub use self::arrivals::{End, Report};
 use self::census::Census;
 use self::elsewhere::{Appointment, Pauses, Recall, Wishes};
 use self::meeting::{Pending, Turn};
@@ -32,10 +32,10 @@ use self::release::{Reach, Releases};
 use crate::codes::Code;
 use crate::machine::core::Core;
 use crate::machine::groups::Group;
-use crate::release::Release;
+use crate::release::{EndedPage, Passed, Release};
 use crate::tid::Tid;
 use crate::time::Time;
-use crate::wire::{Arrival, EndedPage, Passed, Waiting};
+use crate::wire::{Arrival, Waiting};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Where the members of a group meet. The master knows it; another host knows only whether there is a coordinator.

@@ -4,6 +4,7 @@
 //! their daemons and the barrier has opened, a [`Release`] can be disclosed instead, by one datagram to all hosts. It can
 //! be lost. So the release is repeated on the control links of hosts that have not shown within [`REPEAT_AFTER`] that they
 //! know it; the next arrival of one of their members shows it.
+use super::arrivals::End;
 use super::chain::Chain;
 use super::meeting::Pending;
 use super::{Group, Shared};
@@ -11,10 +12,10 @@ use crate::codes::Code;
 use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::settings::OneWay;
-use crate::release::{ChainValue, Release};
+use crate::release::{ChainValue, Passed, Release};
 use crate::tid::Tid;
 use crate::time::Time;
-use crate::wire::{Backup, Frame, GroupChange, Passed, ReleaseDatagram};
+use crate::wire::{Backup, Frame, GroupChange, ReleaseDatagram};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -170,7 +171,8 @@ impl Group {
             _ => {}
         }
         self.tell_each(core, ended, Ok(()), release.as_ref(), Told::Whole);
-        self.barrier_ended(core, own, &here, Ok(()), release.as_ref(), None, false);
+        let end = End { outcome: Ok(()), release: release.as_ref(), passed: None, is_late: false };
+        self.barrier_ended(core, own, &here, end);
         if !core.is_master() {
             // A coordinator without members has not counted the barriers before.
             let index = release.as_ref().map_or(0, |release| release.index);
@@ -249,13 +251,13 @@ impl Group {
         told: Told,
     ) {
         let passed = Some(self.barrier.passed).filter(|_| told != Told::Others && core.is_master());
-        let late = told == Told::Late;
+        let is_late = told == Told::Late;
         for (host, ended) in ended {
             if host == core.own_host() {
-                self.barrier_ended(core, host, &ended, outcome, release, passed, late);
+                self.barrier_ended(core, host, &ended, End { outcome, release, passed, is_late });
             } else {
                 let (id, failure, release) = (self.id, outcome.err(), release.cloned());
-                core.send_host(host, Frame::BarrierEnded { id, ended, failure, release, passed, late });
+                core.send_host(host, Frame::BarrierEnded { id, ended, failure, release, passed, late: is_late });
             }
         }
     }

@@ -3,8 +3,8 @@ use super::meeting::{Pending, Turn};
 use super::{Group, OverHosts, Place, Shared};
 use crate::machine::core::Core;
 use crate::master_state::{BarrierPlace, GroupOfMaster, MachineState};
+use crate::release::EndedArrival;
 use crate::time::Time;
-use crate::wire::EndedArrival;
 
 impl Shared {
     pub fn machine_state(&self) -> MachineState {
