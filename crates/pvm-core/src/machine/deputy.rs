@@ -233,7 +233,8 @@ impl Deputies {
         for change in changes.into_iter().chain(answers(core)) {
             bytes += weight(&change);
             if let Backup::Table { hosts, joining, .. } = &change {
-                self.councils.push_back((self.sent + 1, council(core.own_host(), deputy, hosts, joining)));
+                let joining = joining.iter().copied().collect();
+                self.councils.push_back((self.sent + 1, council(core.own_host(), deputy, hosts, &joining)));
             }
             self.queue.push_back(change);
             if bytes >= MARK_BYTES {
@@ -398,7 +399,7 @@ impl Deputies {
 }
 
 /// Returns the council of a master and its deputy.
-fn council(master: Tid, deputy: Tid, hosts: &[HostEntry], joining: &[Tid]) -> Council {
+fn council(master: Tid, deputy: Tid, hosts: &[HostEntry], joining: &BTreeSet<Tid>) -> Council {
     let hosts: Vec<Tid> = hosts.iter().map(|entry| entry.tid).filter(|host| !joining.contains(host)).collect();
     Council::of(&hosts, master, deputy)
 }
@@ -421,8 +422,7 @@ impl Shadow {
 
     /// Returns the council, at the deputy.
     fn council(&self, core: &Core) -> Council {
-        let joining: Vec<Tid> = self.joining.iter().copied().collect();
-        council(core.hosts.master(), core.own_host(), &self.hosts, &joining)
+        council(core.hosts.master(), core.own_host(), &self.hosts, &self.joining)
     }
 
     fn keep_answer(&mut self, core: &Core, key: (Tid, u32), reply: Reply) {
