@@ -220,11 +220,11 @@ impl Core {
         }
     }
 
-    /// At a new master: keeps all frames for a host until the host follows it. `knows_table`: the former master has told it
-    /// the whole host table.
-    pub fn await_following(&mut self, host: Tid, knows_table: bool) {
+    /// At a new master: keeps all frames for a host until the host follows it. `table`: the version of the host table, if the
+    /// former master may not have told it to the host.
+    pub fn await_following(&mut self, host: Tid, table: Option<u64>) {
         self.acks.expect(host, Ack::Following, self.now);
-        self.awaited.insert(host, Awaited { frames: Vec::new(), knows_table });
+        self.awaited.insert(host, Awaited { frames: Vec::new(), table });
     }
     /// Returns whether some host does not follow this master yet.
     pub fn awaits_hosts(&self) -> bool {
@@ -242,11 +242,11 @@ impl Core {
         }
         None
     }
-    /// Sends the frames that were kept for a host. If the host may not know the host table, sends it the whole table first, in
-    /// place of the changes among these frames.
-    pub fn let_follow(&mut self, host: Tid) {
-        let Some(Awaited { mut frames, knows_table }) = self.awaited.remove(&host) else { return };
-        if !knows_table {
+    /// Sends the frames that were kept for a host. If the host does not know the host table, of which it has the version `known`,
+    /// sends it the whole table first, in place of the changes among these frames.
+    pub fn let_follow(&mut self, host: Tid, known: Option<u64>) {
+        let Some(Awaited { mut frames, table }) = self.awaited.remove(&host) else { return };
+        if table.is_some() && table != known {
             frames.retain(|frame| !matches!(frame, Frame::Table { .. }));
             let (version, hosts, joining) = (self.hosts.version, self.hosts.entries(), self.hosts.not_joined());
             self.send_host(host, Frame::WholeTable { version, hosts, joining });
@@ -298,8 +298,8 @@ fn tells(action: &Action) -> bool {
 struct Awaited {
     /// The frames for it.
     frames: Vec<Frame>,
-    /// Whether it knows the host table up to those frames.
-    knows_table: bool,
+    /// The version of the host table before those frames, if the host may not know it.
+    table: Option<u64>,
 }
 
 /// What has changed at a master that has a deputy.

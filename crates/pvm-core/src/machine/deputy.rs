@@ -198,6 +198,15 @@ impl Deputies {
         core.release_all();
     }
 
+    /// Likewise, and forgets a deputy that is deposed: nobody shall hear of it any more.
+    pub fn give_up(&mut self, core: &mut Core) {
+        if matches!(self.deputy, Deputy::Deposed(_)) {
+            core.deputy = None;
+            core.drop_unsent(|frame| matches!(frame, Frame::Deputy { .. }));
+        }
+        self.do_without(core);
+    }
+
     /// Handles the answer of a host that it does not support the deputy any more.
     pub fn deposed(&mut self, core: &mut Core, from: Tid, number: u64) {
         core.acks.received(from, Ack::Deposed);
@@ -213,11 +222,7 @@ impl Deputies {
         let Deputy::Deposed(deposition) = &self.deputy else { return };
         match deposition.verdict(|host| core.hosts.is_here(host) && core.links.has_session(host)) {
             Verdict::Open => {}
-            Verdict::Agreed => {
-                core.deputy = None;
-                core.drop_unsent(|frame| matches!(frame, Frame::Deputy { .. }));
-                self.do_without(core);
-            }
+            Verdict::Agreed => self.give_up(core),
             Verdict::Lost if core.halting => {}
             Verdict::Lost => core.raise(Event::MajorityLost),
         }

@@ -151,8 +151,8 @@ impl Parts {
                 master if master != from && core.hosts.is_here(master) => self.follow(core, master, false),
                 _ => {}
             },
-            Frame::Following { clients, tasker, groups } if core.is_master() => {
-                self.followed(core, from, clients, tasker, groups);
+            Frame::Following { clients, tasker, groups, table } if core.is_master() => {
+                self.followed(core, from, clients, tasker, groups, table);
             }
             Frame::Backup(piece) if from_master => self.deputies.keep(core, piece),
             Frame::BackupKept { number } if core.is_master() => self.deputies.kept(core, from, number),

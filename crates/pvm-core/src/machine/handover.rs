@@ -148,7 +148,8 @@ impl Parts {
         let clients = core.tasks.iter().filter(|(_, task)| task.known_to_master);
         let clients = clients.map(|(tid, task)| (tid, task.has_left())).collect();
         let groups = if has_died { self.groups.take_news(core.own_host()) } else { Vec::new() };
-        core.send_master(Frame::Following { clients, tasker: core.roles.tasker, groups });
+        let table = core.hosts.not_joined().is_empty().then_some(core.hosts.version);
+        core.send_master(Frame::Following { clients, tasker: core.roles.tasker, groups, table });
         self.remote.repeat_to_master(core, has_died);
         self.membership.report_again(core);
         if !has_died {
@@ -160,7 +161,7 @@ impl Parts {
     pub fn take_office(&mut self, core: &mut Core) {
         self.begin_office(core);
         for host in core.hosts.others() {
-            core.await_following(host, true);
+            core.await_following(host, None);
         }
         let mut clients = Vec::new();
         for part in self.membership.moving.take_parts() {
@@ -222,6 +223,7 @@ impl Parts {
         clients: Vec<(Tid, bool)>,
         tasker: Option<Tid>,
         groups: Vec<GroupNews>,
+        table: Option<u64>,
     ) {
         if !core.is_awaited(host) {
             return;
@@ -248,6 +250,6 @@ impl Parts {
             }
         }
         self.settle(core);
-        core.let_follow(host);
+        core.let_follow(host, table);
     }
 }

@@ -3,7 +3,8 @@
 //! What only the master knew is at the deputy ([`super::deputy`]); everything else is at the hosts. So the new master does what
 //! it does after a hand-over ([`super::handover`]), and in addition:
 //!
-//! * It tells each host that follows the whole host table and its groups, because the last changes may not have come.
+//! * It tells each host that follows its groups, and the whole host table if the host has another version: the last changes may
+//!   not have come.
 //! * It executes no request twice. If it keeps the answer of the former master, it gives that answer. A join and a leave that
 //!   have happened already succeed.
 //! * It counts anew who waits at barriers over several hosts (`groups/barrier/census.rs`).
@@ -47,8 +48,7 @@ impl Parts {
         if core.changes.are_kept || self.deputies.is_active() {
             core.changes = Default::default();
             self.mailboxes.note_changes(false);
-            self.deputies.stop(core);
-            core.release_all();
+            self.deputies.give_up(core);
         }
     }
 
@@ -114,7 +114,7 @@ impl Parts {
         self.begin_office(core);
         self.membership.table_replaced(core, version, hosts, &joining);
         for host in core.hosts.others().into_iter().filter(|host| *host != former && !joining.contains(host)) {
-            core.await_following(host, false);
+            core.await_following(host, Some(version));
         }
         self.mailboxes.succeed(mailboxes);
         let wishers: Vec<Tid> = machine.group_hosts.iter().map(|(task, _)| *task).collect();

@@ -308,8 +308,9 @@ pub enum Frame {
     NewMaster { master: Tid },
     /// To the new master: the sender follows it from now on. `clients` are the living tasks of the sender for which the master
     /// may keep state, and whether they have left PVM; `tasker` is the task that starts the tasks of the host. If the former
-    /// master has died, `groups` is what the sender knows about the groups of which it has replicas.
-    Following { clients: Vec<(Tid, bool)>, tasker: Option<Tid>, groups: Vec<GroupNews> },
+    /// master has died, `groups` is what the sender knows about the groups of which it has replicas, and `table` is the version of
+    /// its host table, if it knows that all those hosts have joined.
+    Following { clients: Vec<(Tid, bool)>, tasker: Option<Tid>, groups: Vec<GroupNews>, table: Option<u64> },
 
     // ----- the deputy
     /// Master to its deputy: a piece of what only the master knows.

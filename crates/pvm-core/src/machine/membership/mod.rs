@@ -243,7 +243,7 @@ impl Membership {
         if core.hosts.remove(host).is_none() {
             return;
         }
-        core.let_follow(host);
+        core.let_follow(host, None);
         core.links.remove(host);
         core.acks.forget(host);
         core.requests.forget_host(host);

@@ -257,7 +257,7 @@ fn a_host_that_follows_nobody_cannot_fill_the_memory() {
     let task = fleet.task(three);
     fleet.ask(task, Request::HostSync(two));
     let now = fleet.now;
-    let false_claim = Frame::Following { clients: vec![(task, false)], tasker: None, groups: Vec::new() };
+    let false_claim = Frame::Following { clients: vec![(task, false)], tasker: None, groups: Vec::new(), table: None };
     fleet.machine(two).handle_host_frame(now, three, false_claim);
     let long = Frame::Log { tid: task, line: vec![0; 1 << 20] };
     for _ in 0..40 {
