@@ -407,6 +407,7 @@ impl Machine {
     /// Handles the result of [`GroupAction::Make`].
     pub fn handle_group_made(&mut self, group: u64, made: bool) {
         self.parts.groups.page_made(&mut self.core, group, made);
+        self.settle();
     }
 
     /// Handles the state of a barrier that the daemon has read ([`GroupAction::Look`]).
@@ -429,6 +430,7 @@ impl Machine {
     pub fn handle_barrier_taken(&mut self, group: u64, taken: Taken) {
         let core = &mut self.core;
         self.parts.groups.with(group, |group, shared| group.page_taken(core, shared, taken));
+        self.settle();
     }
 
     /// Handles the bytes of [`Action::Broadcast`]. Anybody on the network may have sent it, at any time and any

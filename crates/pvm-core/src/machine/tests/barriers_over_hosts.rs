@@ -341,7 +341,7 @@ fn members_and_hosts_that_come_and_go_leave_nobody_waiting() {
         programs.end(&mut fleet, MUCH_LATER, seed);
         (opened, failed) = (opened + programs.opened, failed + programs.failed);
     }
-    assert!(opened > 1000 && failed > 300, "{opened} opened, {failed} failed");
+    assert!(opened > 800 && failed > 300, "{opened} opened, {failed} failed");
 }
 
 #[test]

@@ -205,6 +205,22 @@ fn nothing_is_told_before_the_deputy_keeps_it() {
 }
 
 #[test]
+fn a_member_of_the_masters_host_is_told_of_nobody_before_the_deputy_keeps_it() {
+    let mut fleet = Fleet::new(3, 3);
+    let [one, three] = [1, 3].map(|host| fleet.task(Fleet::host(host)));
+    let (group, _) = group_of(fleet.ask(three, join("g")));
+    fleet.nodes.get_mut(&Fleet::host(2)).expect("the deputy").frozen = true;
+    let joined = fleet.send(one, join("g"));
+    fleet.settle();
+    assert_eq!(fleet.answer(one, joined), None);
+    let members = |fleet: &Fleet| fleet.nodes[&Fleet::host(3)].boards.boards[&group].members.len();
+    assert_eq!(members(&fleet), 1);
+    fleet.nodes.get_mut(&Fleet::host(2)).expect("the deputy").frozen = false;
+    fleet.settle();
+    assert_eq!((group_of(fleet.answer(one, joined)).1, members(&fleet)), (1, 2));
+}
+
+#[test]
 fn a_member_that_is_admitted_after_the_loss_of_all_others_passes_barriers() {
     let mut fleet = Fleet::new(3, 3);
     let [one, two] = [1, 2].map(|host| fleet.task(Fleet::host(host)));
