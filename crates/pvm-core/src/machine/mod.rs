@@ -344,8 +344,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Handles the result of [`Action::Input`]: all data are written, or the standard input is closed (`taken` is
-    /// false).
+    /// Handles the result of [`Action::Input`]: all data are written, or, if not `taken`, the standard input is closed.
     pub fn handle_input_taken(&mut self, tid: Tid, taken: bool) {
         tasks::input_taken(&mut self.core, tid, taken);
     }
@@ -518,8 +517,7 @@ impl Machine {
         self.core.links.heard(host, now);
     }
 
-    /// Handles the result of [`Action::CountRetransmissions`]: the number of retransmissions since the connection
-    /// began.
+    /// Handles the result of [`Action::CountRetransmissions`]: their number since the connection began.
     pub fn handle_retransmissions(&mut self, host: Tid, total: u32) {
         if let Some(link) = self.core.links.get_mut(host) {
             link.quality.retransmissions(total);
@@ -532,8 +530,7 @@ impl Machine {
         self.parts.membership.data_links.up(&self.core, host);
     }
 
-    /// Handles the news that the data link to the host has ended or could not be reopened, while the control link is
-    /// up.
+    /// Handles the news that the data link to the host has ended or could not be reopened; the control link is up.
     pub fn handle_data_down(&mut self, now: Time, host: Tid) {
         self.advance_time(now);
         self.parts.membership.data_links.down(&mut self.core, host);

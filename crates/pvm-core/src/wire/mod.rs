@@ -301,8 +301,7 @@ pub enum Frame {
     MasterOffered,
     /// To the master: the answer to `MasterOffered`.
     MasterAccepted,
-    /// Master to the host that is to be the master: what only the master knows, all of it. One frame may be longer than what may
-    /// wait for a host; several may not.
+    /// Master to the next one: all that only the master knows. One frame may be longer than what may wait for a host.
     MasterState(Vec<MasterState>),
     /// Master to all: that host is the master from now on, after everything that the sender has sent as the master.
     NewMaster { master: Tid },
@@ -319,8 +318,7 @@ pub enum Frame {
     BackupKept { number: u64 },
     /// Master to all: that host becomes the master if this one is lost.
     Deputy { host: Tid },
-    /// New master to a host that follows it: all hosts of the machine, and those that have not joined yet. The answer is
-    /// `TableAck`.
+    /// New master to a host that follows it: all hosts, and those that have not joined. The answer is `TableAck`.
     WholeTable { version: u64, hosts: Vec<HostEntry>, joining: Vec<Tid> },
     /// Master to the council: do not support that deputy any more. The answer is `Deposed` with this number.
     Depose { deputy: Tid, number: u64 },
