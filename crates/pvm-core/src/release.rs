@@ -1,4 +1,4 @@
-//! Releases and ends of barriers, of which hosts tell each other.
+//! How barriers are released and end, as hosts tell each other.
 use crate::codes::Code;
 use crate::datagram_error::DatagramError;
 use crate::tid::Tid;

@@ -242,8 +242,8 @@ impl Core {
         }
         None
     }
-    /// Sends the frames that were kept for a host. If the host does not know the host table, of which it has the version `known`,
-    /// sends it the whole table first, in place of the changes among these frames.
+    /// Sends a host the frames that were kept for it. `known`: the version of its host table. If that is old, the whole table goes
+    /// first, in place of the changes among these frames.
     pub fn let_follow(&mut self, host: Tid, known: Option<u64>) {
         let Some(Awaited { mut frames, table }) = self.awaited.remove(&host) else { return };
         if table.is_some() && table != known {

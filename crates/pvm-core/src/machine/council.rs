@@ -1,4 +1,4 @@
-//! The council: the hosts of which a majority decides whether the master or its deputy goes on when they do not hear each other.
+//! The council: a few hosts that decide, by a majority, whether the master or its deputy goes on when they cannot hear each other.
 //!
 //! Its members are the master, the deputy, and the hosts that have been in the machine for the longest time. The deputy becomes
 //! the master if a majority has lost the master, too. The master goes on without the deputy if a majority has said that it does
@@ -27,9 +27,9 @@ impl Council {
     pub fn members(&self) -> impl Iterator<Item = Tid> + '_ {
         self.0.iter().copied()
     }
-    /// Returns whether the hosts of which this is true are a majority.
-    pub fn has_majority(&self, is_one: impl Fn(Tid) -> bool) -> bool {
-        2 * self.members().filter(|host| is_one(*host)).count() > self.0.len()
+    /// Returns whether a majority of the members votes so.
+    pub fn has_majority(&self, votes_so: impl Fn(Tid) -> bool) -> bool {
+        2 * self.members().filter(|host| votes_so(*host)).count() > self.0.len()
     }
     /// Returns whether there are members besides the master and the deputy. If not, silence decides nothing.
     pub fn decides(&self) -> bool {
@@ -40,7 +40,7 @@ impl Council {
 /// A deputy that the master wants to do without, although it may live.
 pub(super) struct Deposition {
     pub deputy: Tid,
-    /// The councils of which the deputy may know; each of them must agree.
+    /// The councils of all host tables that the deputy may have; each of them must agree.
     councils: Vec<Council>,
     /// The hosts that do not support the deputy any more.
     agreed: BTreeSet<Tid>,

@@ -77,7 +77,8 @@ pub(super) struct Deputies {
     on_way: usize,
     marks: VecDeque<(u64, usize)>,
     since_mark: usize,
-    /// The councils of which the deputy may know, each with the first mark behind it; the first is kept.
+    /// The councils of all host tables that the deputy may have, the oldest first, each with the mark that followed it. The
+    /// deputy has the first one for certain.
     councils: VecDeque<(u64, Council)>,
     /// At the deputy.
     standby: Standby,
@@ -393,7 +394,7 @@ impl Deputies {
         }
     }
 
-    /// Gives up if too few hosts have lost the master.
+    /// Stands no longer if no majority has followed this deputy in time. Then this host ends.
     pub fn on_time(&mut self, core: &mut Core) {
         if self.next_wakeup().is_some_and(|until| core.now >= until) {
             if let Standby::Stands { loss, .. } = std::mem::take(&mut self.standby) {

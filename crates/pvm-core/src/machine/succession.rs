@@ -82,7 +82,7 @@ impl Parts {
     pub fn master_gone(&mut self, core: &mut Core, loss: Loss) {
         let (own, name) = (core.own_host(), core.hosts.name_of(core.hosts.master()));
         let lost = format!("the master {name} is lost: {loss}");
-        if loss != Loss::Proven && core.deputy.is_some() {
+        if loss != Loss::Proven {
             // It must not take this host for one of its own.
             core.push(Action::ForgetHost { host: core.hosts.master() });
         }

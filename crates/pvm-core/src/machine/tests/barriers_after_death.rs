@@ -239,12 +239,12 @@ fn an_arrival_is_counted_once_although_its_host_repeats_it_while_others_are_aske
         let waiting = programs.members.iter().filter(|one| one.waits.is_some()).count();
         assert_eq!(waiting, 0, "seed {seed}");
         let late = Fleet::host(5);
-        fleet.nodes.get_mut(&late).expect("a host").frozen = true;
+        fleet.freeze(late);
         fleet.die(MASTER);
         fleet.settle();
         programs.arrive(&mut fleet, 0, 3);
         fleet.settle();
-        fleet.nodes.get_mut(&late).expect("a host").frozen = false;
+        fleet.thaw(late);
         fleet.pass(FOLLOWED);
         programs.arrive(&mut fleet, 1, 3);
         fleet.pass(FOLLOWED);

@@ -51,7 +51,7 @@ fn a_host_that_drains_keeps_its_tasks_and_gets_no_new_ones_from_any_host() {
 fn a_drain_is_answered_when_all_hosts_know_it_or_are_gone() {
     let mut fleet = Fleet::new(4, 2);
     let asker = fleet.task(MASTER);
-    fleet.nodes.get_mut(&Fleet::host(3)).expect("a host").frozen = true;
+    fleet.freeze(Fleet::host(3));
     assert_eq!(drain(&mut fleet, asker, "h2", true), None);
     // Also an answer to a request that changes nothing waits for that.
     assert_eq!(drain(&mut fleet, asker, "h2", true), None);
@@ -64,7 +64,7 @@ fn a_drain_is_answered_when_all_hosts_know_it_or_are_gone() {
 fn who_leaves_before_the_answer_to_a_drain_leaves_nothing_behind() {
     let mut fleet = Fleet::new(5, 4);
     let askers = [MASTER, Fleet::host(4), Fleet::host(5)].map(|host| fleet.task(host));
-    fleet.nodes.get_mut(&Fleet::host(3)).expect("a host").frozen = true;
+    fleet.freeze(Fleet::host(3));
     askers.iter().for_each(|asker| assert_eq!(drain(&mut fleet, *asker, "h2", true), None));
     fleet.leave(askers[0]);
     fleet.leave(askers[1]);

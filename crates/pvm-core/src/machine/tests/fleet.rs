@@ -252,6 +252,15 @@ impl Fleet {
 
     // ----- what happens to hosts
 
+    /// Suspends a host.
+    pub fn freeze(&mut self, host: Tid) {
+        self.nodes.get_mut(&host).expect("a host").frozen = true;
+    }
+    /// Lets a suspended host continue.
+    pub fn thaw(&mut self, host: Tid) {
+        self.nodes.get_mut(&host).expect("a host").frozen = false;
+    }
+
     /// Kills a host.
     pub fn kill(&mut self, host: Tid) {
         self.nodes.remove(&host);

@@ -265,7 +265,7 @@ fn a_host_that_is_joining_is_not_turned_away_because_others_do_not_reach_it() {
 
 /// Lets the host `evil` send a beat each second, and nothing else, for that many seconds.
 fn only_beats(fleet: &mut Fleet, evil: Tid, seconds: u64) {
-    fleet.nodes.get_mut(&evil).expect("a host").frozen = true;
+    fleet.freeze(evil);
     for _ in 0..seconds {
         if fleet.machine(MASTER).core.hosts.is_known(evil) {
             says(fleet, evil, MASTER, Frame::Beat);

@@ -204,12 +204,12 @@ fn a_daemon_that_was_suspended_loses_nobody_whose_connection_has_broken() {
     let mut fleet = Fleet::linked();
     let timeout = fleet.timeout();
     fleet.both_broken(MASTER, TWO);
-    fleet.nodes.get_mut(&TWO).expect("a host").frozen = true;
+    fleet.freeze(TWO);
     fleet.now += timeout * 2;
     let now = fleet.now;
     fleet.machine(MASTER).handle_time(now);
     fleet.work(MASTER);
-    fleet.nodes.get_mut(&TWO).expect("a host").frozen = false;
+    fleet.thaw(TWO);
     fleet.pass(timeout / 2);
     fleet.resumed(MASTER, TWO);
     fleet.pass(timeout);

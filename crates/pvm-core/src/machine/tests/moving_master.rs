@@ -234,8 +234,8 @@ fn the_last_host_stays() {
 fn a_move_is_given_up_if_no_other_host_is_left() {
     let mut fleet = Fleet::new(3, 7);
     let one = fleet.task(MASTER);
-    fleet.nodes.get_mut(&Fleet::host(2)).expect("a host").frozen = true;
-    fleet.nodes.get_mut(&Fleet::host(3)).expect("a host").frozen = true;
+    fleet.freeze(Fleet::host(2));
+    fleet.freeze(Fleet::host(3));
     // The hosts do not acknowledge that one of them drains.
     fleet.send(one, Request::DrainHosts { names: names(&["h2"]), drain: true });
     let deletion = fleet.send(one, delete("h1"));

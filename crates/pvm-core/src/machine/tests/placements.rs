@@ -368,12 +368,12 @@ fn a_coordinator_that_keeps_silent_costs_a_second() {
     let mut fleet = fleet(4, 5, usize::MAX);
     let there = Fleet::host(4);
     let mut programs = meeting_at(&mut fleet, &[1, 2, 3], there);
-    fleet.nodes.get_mut(&there).expect("a host").frozen = true;
+    fleet.freeze(there);
     (0..3).for_each(|member| programs.arrive(&mut fleet, member, 3));
     fleet.pass(SLOW);
     programs.look(&fleet);
     assert_eq!(waits(&programs), 3, "the host may still tell what it has released");
-    fleet.nodes.get_mut(&there).expect("a host").frozen = false;
+    fleet.thaw(there);
     fleet.settle();
     programs.look(&fleet);
     assert_eq!((waits(&programs), programs.failed, place(&fleet)), (0, 0, MASTER));
@@ -381,7 +381,7 @@ fn a_coordinator_that_keeps_silent_costs_a_second() {
     fleet.pass(PAUSED);
     programs.pass(&mut fleet, 2);
     assert_eq!(place(&fleet), there);
-    fleet.nodes.get_mut(&there).expect("a host").frozen = true;
+    fleet.freeze(there);
     (0..3).for_each(|member| programs.arrive(&mut fleet, member, 3));
     fleet.pass(Duration::from_secs(40));
     programs.look(&fleet);

@@ -163,7 +163,7 @@ fn a_lost_host_fails_its_block_and_answers_what_it_owed() {
         let task = fleet.task(MASTER);
         let victim = fleet.task(Fleet::host(2));
         let frozen = Fleet::host(2);
-        fleet.nodes.get_mut(&frozen).unwrap().frozen = true;
+        fleet.freeze(frozen);
         let spawn = fleet.send(task, Request::Spawn(spawn_of("prog", 3)));
         let status = fleet.send(task, Request::TaskStatus(victim));
         let host = fleet.send(task, Request::HostStatus(text("h2")));
@@ -179,7 +179,7 @@ fn a_lost_host_fails_its_block_and_answers_what_it_owed() {
         assert_eq!(fleet.answer(task, host), Some(Reply::Code(-22)));
         assert!(matches!(fleet.answer(task, list), Some(Reply::Tasks(tasks)) if tasks.len() == 3));
         // The frozen host resumes, notices that it was removed, and ends.
-        fleet.nodes.get_mut(&frozen).unwrap().frozen = false;
+        fleet.thaw(frozen);
         fleet.pass(HOST_TIMEOUT);
         fleet.check_tables();
         assert_eq!(fleet.living(), [MASTER, Fleet::host(3)]);
@@ -274,7 +274,7 @@ fn who_misses_several_lost_hosts_first_is_not_blamed() {
     ask(&mut fleet, far);
     fleet.pass(Duration::from_secs(1));
     ask(&mut fleet, near);
-    (3..=5).for_each(|number| fleet.nodes.get_mut(&Fleet::host(number)).unwrap().frozen = true);
+    (3..=5).for_each(|number| fleet.freeze(Fleet::host(number)));
     fleet.pass(Duration::from_secs(15));
     let left: Vec<Tid> = fleet.machine(MASTER).core.hosts.tids().collect();
     assert_eq!(left, [1, 2, 6].map(Fleet::host));
@@ -481,7 +481,7 @@ fn a_halt_from_anywhere_ends_all_hosts() {
 fn a_halt_does_not_wait_for_ever_for_other_hosts() {
     let mut fleet = Fleet::new(3, 2);
     let task = fleet.task(MASTER);
-    fleet.nodes.get_mut(&Fleet::host(3)).unwrap().frozen = true;
+    fleet.freeze(Fleet::host(3));
     fleet.send(task, Request::Halt);
     fleet.pass(Duration::from_secs(6));
     assert_eq!(fleet.living(), [Fleet::host(3)]);
@@ -491,7 +491,7 @@ fn a_halt_does_not_wait_for_ever_for_other_hosts() {
 fn a_halt_outlives_a_deputy_that_may_not_have_heard_of_it() {
     let mut fleet = Fleet::new(3, 2);
     let task = fleet.task(MASTER);
-    fleet.nodes.get_mut(&Fleet::host(2)).unwrap().frozen = true;
+    fleet.freeze(Fleet::host(2));
     fleet.send(task, Request::Halt);
     // The deputy is lost by its silence, and might have heard the master until then.
     fleet.pass(Duration::from_secs(20));
@@ -506,7 +506,7 @@ fn of_two_hosts_the_second_ends_without_the_first_and_says_so_once() {
         let task = fleet.task(Fleet::host(2));
         match fleet.prng.below(2) {
             0 => fleet.kill(MASTER),
-            _ => fleet.nodes.get_mut(&MASTER).unwrap().frozen = true,
+            _ => fleet.freeze(MASTER),
         }
         fleet.pass(HOST_TIMEOUT + Duration::from_secs(5));
         let says_why = |frame: &Received| matches!(frame, Received::Halting(why) if why.contains("lost the master"));

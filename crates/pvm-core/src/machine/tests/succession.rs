@@ -180,7 +180,7 @@ fn adds_and_deletions_under_way_are_answered() {
 fn nothing_is_told_before_the_deputy_keeps_it() {
     let mut fleet = Fleet::new(3, 2);
     let (one, three) = (fleet.task(MASTER), fleet.task(Fleet::host(3)));
-    fleet.nodes.get_mut(&Fleet::host(2)).expect("the deputy").frozen = true;
+    fleet.freeze(Fleet::host(2));
     let waits = [one, three].map(|task| fleet.send(task, put("box", task, MBOX_MULTI_INSTANCE)));
     let read = fleet.send(three, Request::MailboxInfo { pattern: text("") });
     fleet.settle();
@@ -188,11 +188,11 @@ fn nothing_is_told_before_the_deputy_keeps_it() {
         (fleet.answer(one, waits[0]), fleet.answer(three, waits[1]), fleet.answer(three, read)),
         (None, None, None)
     );
-    fleet.nodes.get_mut(&Fleet::host(2)).expect("the deputy").frozen = false;
+    fleet.thaw(Fleet::host(2));
     fleet.settle();
     assert!(fleet.open.is_empty(), "{:?}", fleet.open);
     // The same if the deputy is lost: then another host is chosen.
-    fleet.nodes.get_mut(&Fleet::host(2)).expect("the deputy").frozen = true;
+    fleet.freeze(Fleet::host(2));
     let wait = fleet.send(one, put("box", one, MBOX_MULTI_INSTANCE));
     fleet.settle();
     assert_eq!(fleet.answer(one, wait), None);
@@ -209,13 +209,13 @@ fn a_member_of_the_masters_host_is_told_of_nobody_before_the_deputy_keeps_it() {
     let mut fleet = Fleet::new(3, 3);
     let [one, three] = [1, 3].map(|host| fleet.task(Fleet::host(host)));
     let (group, _) = group_of(fleet.ask(three, join("g")));
-    fleet.nodes.get_mut(&Fleet::host(2)).expect("the deputy").frozen = true;
+    fleet.freeze(Fleet::host(2));
     let joined = fleet.send(one, join("g"));
     fleet.settle();
     assert_eq!(fleet.answer(one, joined), None);
     let members = |fleet: &Fleet| fleet.nodes[&Fleet::host(3)].boards.boards[&group].members.len();
     assert_eq!(members(&fleet), 1);
-    fleet.nodes.get_mut(&Fleet::host(2)).expect("the deputy").frozen = false;
+    fleet.thaw(Fleet::host(2));
     fleet.settle();
     assert_eq!((group_of(fleet.answer(one, joined)).1, members(&fleet)), (1, 2));
 }
@@ -226,7 +226,7 @@ fn a_member_that_is_admitted_after_the_loss_of_all_others_passes_barriers() {
     let [one, two] = [1, 2].map(|host| fleet.task(Fleet::host(host)));
     fleet.ask(two, join("g"));
     // The page for the member of the master's host is made only when the deputy keeps what was changed before.
-    fleet.nodes.get_mut(&Fleet::host(2)).expect("the deputy").frozen = true;
+    fleet.freeze(Fleet::host(2));
     fleet.send(one, put("box", one, 0));
     let joined = fleet.send(one, join("g"));
     fleet.kill(Fleet::host(2));

@@ -203,8 +203,8 @@ impl Group {
         sorted
     }
 
-    /// Returns the barrier at which members wait in a page, out of which the former master had taken their arrivals. Releases them
-    /// if it is over.
+    /// Continues the barriers whose arrivals the former master has taken out of a host's page: members still wait there. Releases
+    /// the members if their barrier has ended; otherwise returns the barrier.
     fn continue_taken(
         &mut self,
         core: &mut Core,
