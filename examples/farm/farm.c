@@ -317,8 +317,8 @@ struct farm {
     int *tiles;           /* a state for each */
     int done, next;       /* number of tiles that are done; where the search for a waiting tile begins */
     struct worker workers[WORKERS_MAX];
-    int wanted;           /* workers in all; */
-    int per_host;         /* if not 0: on each host instead */
+    int wanted;           /* the number of workers, if per_host is 0 */
+    int per_host;         /* the number of workers on each host, or 0 */
     int losses, lost_tiles;
     int kill_at;          /* kill a worker when this number of tiles is done; 0: never */
     int report_every;     /* print a line whenever so many more tiles are done; 0: never */
@@ -553,7 +553,8 @@ static int parse(struct farm *farm, int argc, char **argv, const char **output)
             return -1;
     }
     return at == argc && farm->wanted > 0 && farm->wanted <= WORKERS_MAX && farm->per_host >= 0 &&
-                   farm->per_host <= WORKERS_MAX && farm->scene.width > 0 && farm->scene.width * PIXEL_BYTES < 65535 && farm->scene.height > 0 && farm->scene.samples > 0
+                   farm->per_host <= WORKERS_MAX && farm->scene.width > 0 &&
+                   farm->scene.width * PIXEL_BYTES < 65535 && farm->scene.height > 0 && farm->scene.samples > 0
                ? 0
                : -1;
 }
