@@ -8,7 +8,7 @@ use crate::flows::multicast::datagram::{DatagramHead, NAME_BYTES};
 use crate::flows::multicast::{Announcement, BodyKey, BodyRequest, McastRoute};
 use crate::flows::pacing::Pacing;
 use crate::flows::{Credit, DataFrame, MessageHeader, frames};
-use crate::master_state::{BarrierPlace, MasterState};
+use crate::master_state::MasterState;
 use crate::proto::{self, LinkCause, Order, Reply, Request, Role, TaskKind, ToDaemon, ToTask};
 use crate::tid::Tid;
 use crate::wire::{self, Backup, Frame, GroupChange, LinkAnswer, Refusal, StartNews, StartOrder};
@@ -102,7 +102,6 @@ fn the_formats_of_daemons_change_with_their_version() {
     let types = formats!(
         Frame,
         Backup,
-        BarrierPlace,
         Code,
         GroupChange,
         IpAddr,

@@ -1,5 +1,4 @@
-//! What only the master knows. The present master sends it to the next one
-//! ([`crate::wire::Frame::MasterState`]).
+//! What only the master knows. The master sends it to its deputy ([`crate::wire::Backup::State`]).
 use crate::hostfile::{HostLine, Options};
 use crate::proto::{ByteBuf, Message};
 use crate::release::{EndedArrival, EndedPage, Passed};
@@ -33,8 +32,6 @@ pub struct MachineState {
     pub add_failures: Vec<String>,
     /// Why hosts were lost, the newest first.
     pub lost_hosts: Vec<String>,
-    /// The tasks of all hosts that may have state at the master.
-    pub clients: Vec<Tid>,
     /// The hosts that tasks have named for the barriers of their groups.
     pub group_hosts: Vec<(Tid, Tid)>,
     /// The number that was given last to a group.
@@ -75,55 +72,14 @@ pub struct GroupOfMaster {
     pub broken: bool,
     /// How often the members have changed.
     pub version: u64,
-    /// The hosts that keep a replica.
-    pub hosts: Vec<Tid>,
-    /// Where its barriers meet.
-    pub place: BarrierPlace,
-    /// The barrier at which members wait at the master.
-    pub pending: Option<PendingBarrier>,
-    /// How many barriers have ended.
-    pub generation: u32,
     /// The last barrier of the whole group.
     pub passed: Passed,
     /// The last barrier of another kind: for each member that has arrived at one, and for a page.
     pub ended: Vec<EndedArrival>,
     /// See `ended`.
     pub ended_page: Option<EndedPage>,
-    /// For each member: since which version of the group it is one, and the number of its last arrival.
-    pub turns: Vec<(Tid, u64, u64)>,
     /// The members that the group lacks.
     pub shortage: GroupShortage,
-}
-
-/// Where the barriers of a group meet.
-#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum BarrierPlace {
-    /// Nowhere yet.
-    #[default]
-    Nowhere,
-    /// In the page of that host.
-    PageOf(Tid),
-    /// At the master.
-    Master,
-}
-
-/// A barrier at which members wait.
-#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
-pub struct PendingBarrier {
-    /// How many members must arrive, and how many have arrived.
-    pub need: u32,
-    /// See `need`.
-    pub arrived: u32,
-    /// The members that have arrived.
-    pub members: Vec<Tid>,
-    /// Members that may have arrived in a page.
-    pub maybe_arrived: Vec<Tid>,
-    /// The arrivals by way of the daemons: member and number.
-    pub arrivals: Vec<(Tid, u64)>,
-    /// Whether a member has asked for a release by broadcast.
-    pub lan: bool,
-    /// The host in whose page some of the members wait, and the number of its report.
-    pub page_host: Option<(Tid, u32)>,
 }
 
 /// The members that a group lacks.

@@ -138,7 +138,7 @@ impl Core {
 
     // ----- answers of a former master
 
-    /// Keeps the answers of a former master, which has died, for hosts that send requests again.
+    /// Keeps the answers of the former master for hosts that send requests again.
     pub fn keep_answers(&mut self, answers: BTreeMap<(Tid, u32), Reply>) {
         self.answers = answers;
     }
@@ -189,9 +189,9 @@ impl Core {
         let later = std::mem::replace(&mut self.released, actions);
         self.released.extend(later);
     }
-    /// Returns whether no action waits for the deputy.
-    pub fn holds_nothing(&self) -> bool {
-        self.held.is_empty() && self.released.is_empty()
+    /// Returns whether actions wait for the deputy.
+    pub fn waits_for_deputy(&self) -> bool {
+        !self.held.is_empty()
     }
     /// Takes the next action.
     pub fn take_action(&mut self) -> Option<Action> {
@@ -220,9 +220,9 @@ impl Core {
         }
     }
 
-    /// At a new master: keeps all frames for a host until the host follows it. `table`: the version of the host table, if the
-    /// former master may not have told it to the host.
-    pub fn await_following(&mut self, host: Tid, table: Option<u64>) {
+    /// At a new master: keeps all frames for a host until the host follows it. `table`: the version of the host table, which the
+    /// former master may not have told to the host.
+    pub fn await_following(&mut self, host: Tid, table: u64) {
         self.acks.expect(host, Ack::Following, self.now);
         self.awaited.insert(host, Awaited { frames: Vec::new(), table });
     }
@@ -246,7 +246,7 @@ impl Core {
     /// first, in place of the changes among these frames.
     pub fn let_follow(&mut self, host: Tid, known: Option<u64>) {
         let Some(Awaited { mut frames, table }) = self.awaited.remove(&host) else { return };
-        if table.is_some() && table != known {
+        if known != Some(table) {
             frames.retain(|frame| !matches!(frame, Frame::Table { .. }));
             let (version, hosts, joining) = (self.hosts.version, self.hosts.entries(), self.hosts.not_joined());
             self.send_host(host, Frame::WholeTable { version, hosts, joining });
@@ -298,8 +298,8 @@ fn tells(action: &Action) -> bool {
 struct Awaited {
     /// The frames for it.
     frames: Vec<Frame>,
-    /// The version of the host table before those frames, if the host may not know it.
-    table: Option<u64>,
+    /// The version of the host table before those frames.
+    table: u64,
 }
 
 /// What has changed at a master that has a deputy.

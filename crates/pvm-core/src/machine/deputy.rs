@@ -144,6 +144,10 @@ impl Deputies {
     pub fn is_active(&self) -> bool {
         !matches!(self.deputy, Deputy::None)
     }
+    /// Returns whether that host is the deputy, and all hosts know it.
+    pub fn is_ready(&self, host: Tid) -> bool {
+        matches!(self.deputy, Deputy::Ready(deputy) if deputy == host)
+    }
     /// Returns whether the deputy keeps all that was sent.
     pub fn has_all(&self) -> bool {
         match self.deputy {
@@ -367,6 +371,14 @@ impl Deputies {
         let until = core.now + core.settings.host_timeout / CANDIDACIES_PER_TIMEOUT;
         self.standby = Standby::Stands { shadow, loss, until };
         true
+    }
+
+    /// Returns what this deputy keeps. The master hands over to it.
+    pub fn take_kept(&mut self) -> Option<Box<Shadow>> {
+        match std::mem::take(&mut self.standby) {
+            Standby::Keeps(shadow) => Some(shadow),
+            Standby::Off | Standby::Stands { .. } => None,
+        }
     }
 
     /// Returns what this deputy keeps, and how the master was lost, if a majority has lost that one.

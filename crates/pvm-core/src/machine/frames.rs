@@ -143,14 +143,7 @@ impl Parts {
             Frame::StartOrder { number, order } if from_master && !core.halting => {
                 core.push(Action::OrderStart { number, order });
             }
-            Frame::MasterOffered if from_master && !core.halting => core.send_master(Frame::MasterAccepted),
-            Frame::MasterAccepted if core.is_master() => self.master_accepted(core, from),
-            Frame::MasterState(parts) if from_master => self.membership.moving.keep_state(parts),
-            Frame::NewMaster { master } if from_master && !core.halting => match master {
-                master if master == core.own_host() => self.take_office(core),
-                master if master != from && core.hosts.is_here(master) => self.follow(core, master, false),
-                _ => {}
-            },
+            Frame::NewMaster { master } if from_master && !core.halting => self.master_moved(core, master),
             Frame::Following { clients, tasker, groups, table } if core.is_master() => {
                 self.followed(core, from, clients, tasker, groups, table);
             }
@@ -192,9 +185,6 @@ impl Parts {
             | Frame::Joined { .. }
             | Frame::Servers(_)
             | Frame::StartOrder { .. }
-            | Frame::MasterOffered
-            | Frame::MasterAccepted
-            | Frame::MasterState(_)
             | Frame::NewMaster { .. }
             | Frame::Following { .. }
             | Frame::Backup(_)

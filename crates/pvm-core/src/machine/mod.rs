@@ -21,7 +21,7 @@
 //! * `servers`: hoster, tasker, resource manager, tracer
 //! * `deputy`: the host that keeps what only the master knows
 //! * `parts`: the sub-machines together
-//! * `succession`, `handover`: another host becomes the master, because the master wants it, or has died
+//! * `succession`, `handover`: another host becomes the master, because the master is lost, or wants it
 //! * `requests`, `frames`: dispatch of requests and of frames from other daemons
 //! * this file: the interface to the daemon
 
@@ -120,16 +120,23 @@ impl Machine {
                 self.parts.settle(&mut self.core);
             }
         }
-        self.parts.hand_over_if_due(&mut self.core);
+        self.parts.prepare_hand_over(&mut self.core);
         self.parts.back_up(&mut self.core);
+        self.parts.hand_over_if_ready(&mut self.core);
     }
 
-    /// Advances the clock. If this daemon was suspended, restarts the timers that limit how long other hosts may be
-    /// silent.
+    /// Advances the clock. If this daemon was suspended, restarts the timers that limit how long other hosts may be silent.
     fn advance_time(&mut self, now: Time) {
         if self.core.advance_time(now) {
             self.parts.membership.restart_timers(self.core.now);
         }
+    }
+
+    /// Lets something happen at that time.
+    fn step(&mut self, now: Time, happens: impl FnOnce(&mut Parts, &mut Core)) {
+        self.advance_time(now);
+        happens(&mut self.parts, &mut self.core);
+        self.settle();
     }
 
     // ----- queries of the daemon
@@ -160,7 +167,11 @@ impl Machine {
     pub fn is_master(&self) -> bool {
         self.core.is_master()
     }
-    /// At the master: returns what it would tell the next master.
+    /// At the master: returns the host to which it is to move.
+    pub fn next_master(&self) -> Option<Tid> {
+        self.parts.membership.moving.next_master(&self.core)
+    }
+    /// At the master: returns what the next master has to know.
     pub fn master_state(&self) -> Vec<MasterState> {
         self.parts.master_state(&self.core)
     }
@@ -249,16 +260,17 @@ impl Machine {
 
     /// Opens the link to a host if there is none, because messages are queued for that host.
     pub fn want_link(&mut self, now: Time, host: Tid) {
-        self.advance_time(now);
-        self.core.want_link(host);
-        self.settle();
+        self.step(now, |_, core| core.want_link(host));
     }
 
     /// At the master, halts the machine; on another host, halts that host. [`Action::Stop`] follows at the end.
     pub fn halt(&mut self, now: Time) {
-        self.advance_time(now);
-        self.parts.halt(&mut self.core, None);
-        self.settle();
+        self.step(now, |parts, core| parts.halt(core, None));
+    }
+
+    /// Lets this host leave the machine; a master hands over first. The only host halts. [`Action::Stop`] follows at the end.
+    pub fn leave(&mut self, now: Time) {
+        self.step(now, |parts, core| parts.leave_machine(core));
     }
 
     /// At the master: orders another host to run or end a command that starts a daemon.
@@ -432,8 +444,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Handles the bytes of [`Action::Broadcast`]. Anybody on the network may have sent it, at any time and any
-    /// number of times.
+    /// Handles the bytes of [`Action::Broadcast`]. Anybody on the network may have sent it, at any time and any number of times.
     pub fn handle_broadcast(&mut self, now: Time, bytes: &[u8]) -> Result<(), DatagramError> {
         self.advance_time(now);
         let result = self.parts.groups.datagram_received(&mut self.core, bytes);
@@ -463,9 +474,7 @@ impl Machine {
         index: usize,
         result: Result<Started, StartFailure>,
     ) {
-        self.advance_time(now);
-        self.parts.membership.joining.host_started(&mut self.core, request, index, result);
-        self.settle();
+        self.step(now, |parts, core| parts.membership.joining.host_started(core, request, index, result));
     }
 
     /// Handles the commands with which the hoster is to start daemons: for each host, its index and the command.
@@ -476,30 +485,22 @@ impl Machine {
 
     /// Handles the news that both links to the host (control and data) are up.
     pub fn handle_link_up(&mut self, now: Time, host: Tid) {
-        self.advance_time(now);
-        self.parts.membership.link_up(&mut self.core, host);
-        self.settle();
+        self.step(now, |parts, core| parts.membership.link_up(core, host));
     }
 
     /// Handles the news that the connection of the control link has broken. Its session goes on.
     pub fn handle_link_broken(&mut self, now: Time, host: Tid, how: LinkBreak) {
-        self.advance_time(now);
-        self.parts.membership.link_broken(&mut self.core, host, how);
-        self.settle();
+        self.step(now, |parts, core| parts.membership.link_broken(core, host, how));
     }
 
     /// Handles the news that the control link has a new connection, whichever host has called.
     pub fn handle_link_resumed(&mut self, now: Time, host: Tid) {
-        self.advance_time(now);
-        self.parts.membership.link_resumed(&mut self.core, host);
-        self.settle();
+        self.step(now, |parts, core| parts.membership.link_resumed(core, host));
     }
 
     /// Handles the news that a call for a new connection has failed ([`Action::ReopenLink`]).
     pub fn handle_call_failed(&mut self, now: Time, host: Tid, why: CallFailure) {
-        self.advance_time(now);
-        self.parts.membership.call_failed(&mut self.core, host, why);
-        self.settle();
+        self.step(now, |parts, core| parts.membership.call_failed(core, host, why));
     }
 
     /// Handles the news that a link to the host could not be opened, or that its session has ended.

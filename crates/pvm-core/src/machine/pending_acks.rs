@@ -30,8 +30,6 @@ pub(super) enum Ack {
     Backup,
     /// `Deposed`
     Deposed,
-    /// `MasterAccepted`
-    Master,
     /// `Following`, at a new master
     Following,
 }

@@ -184,8 +184,8 @@ impl Remote {
         self.pending.iter().filter(|(_, open)| open.of_master.is_some()).map(|(wait, _)| *wait).collect()
     }
 
-    /// Sends to the master what the former one has not answered. `again`: the former one has died.
-    pub fn repeat_to_master(&mut self, core: &mut Core, again: bool) {
+    /// Sends to the master what the former one has not answered.
+    pub fn repeat_to_master(&mut self, core: &mut Core) {
         let master = core.hosts.master();
         for wait in self.of_master() {
             let Some(open) = self.pending.get_mut(&wait) else { continue };
@@ -193,7 +193,7 @@ impl Remote {
             let (from, request) = (*tid, (**request).clone());
             self.by_host.remove(std::mem::replace(&mut open.host, master), wait);
             self.by_host.insert(master, wait);
-            core.send_host(master, Frame::Request { wait, from, request, again });
+            core.send_host(master, Frame::Request { wait, from, request, again: true });
         }
     }
 

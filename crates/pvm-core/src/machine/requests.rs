@@ -45,6 +45,8 @@ impl Parts {
             Request::Spawn(spawn) => return self.spawns.spawn(core, spawn::Asker::Task { tid: from, wait }, spawn),
             Request::Siblings => return self.spawns.siblings(core, from, wait),
             Request::Config => Ok(core.hosts.config()),
+            // Only a host that is told to end asks itself for that. No other host can be the master.
+            Request::DeleteHosts(_) if from == core.own_host() => return self.halt(core, None),
             Request::AddHosts(names) => {
                 let asker = membership::Asker::Task { tid: from, wait };
                 return self.membership.joining.add_hosts(core, asker, names);

@@ -1,22 +1,26 @@
-//! The master is lost: its deputy becomes the master, and the other hosts follow it.
+//! Another host becomes the master: the deputy, because the master is lost, or has handed over ([`super::handover`]). All other
+//! hosts follow it.
 //!
-//! What only the master knew is at the deputy ([`super::deputy`]); everything else is at the hosts. So the new master does what
-//! it does after a hand-over ([`super::handover`]), and in addition:
-//!
-//! * It tells each host that follows its groups, and the whole host table if the host has another version: the last changes may
-//!   not have come.
+//! * What only the master knew is at the deputy ([`super::deputy`]); everything else is at the hosts.
+//! * A host that follows says so to the new master, and which of its tasks live. Behind that it sends again what the former
+//!   master may not have handled: requests without an answer, suspicions.
+//! * The new master tells each host that follows its groups, and the whole host table if the host has another version: the last
+//!   changes may not have come.
 //! * It executes no request twice. If it keeps the answer of the former master, it gives that answer. A join and a leave that
 //!   have happened already succeed.
 //! * It counts anew who waits at barriers over several hosts (`groups/barrier/census.rs`).
-//! * Hosts that had not joined are given up.
+//! * The new master may hear of a host before it has the office: then that host's frames wait here. And what it sends to a
+//!   host waits until that host follows: before, the host would take it from nobody but the former master.
+//! * If the former master is lost, hosts that had not joined are given up.
 use super::action::Action;
 use super::core::Core;
 use super::deputy::{self, Shadow};
 use super::event::{Event, Loss};
 use super::parts::Parts;
+use crate::codes::CLASS_HOSTER;
 use crate::hostfile;
 use crate::master_state::MasterState;
-use crate::proto::{ByteBuf, Reply, Request};
+use crate::proto::{ByteBuf, Reply, Request, Role};
 use crate::tid::Tid;
 use crate::wire::Backup;
 use std::collections::BTreeSet;
@@ -44,7 +48,8 @@ impl Parts {
         self.deputies.tell(core, releases);
     }
 
-    fn stop_backups(&mut self, core: &mut Core) {
+    /// Tells the deputy nothing any more.
+    pub fn stop_backups(&mut self, core: &mut Core) {
         if core.changes.are_kept || self.deputies.is_active() {
             core.changes = Default::default();
             self.mailboxes.note_changes(false);
@@ -76,7 +81,27 @@ impl Parts {
         [Backup::Begin].into_iter().chain(state).chain(rest).collect()
     }
 
-    // ----- after its death
+    // ----- the next master, and all others
+
+    /// Handles the news that the master has handed over.
+    pub fn master_moved(&mut self, core: &mut Core, master: Tid) {
+        let former = core.hosts.master();
+        if master != core.own_host() {
+            if master != former && core.hosts.is_here(master) {
+                self.follow_next(core, master);
+            }
+        } else if let Some(shadow) = self.deputies.take_kept() {
+            self.succeed(core, former, *shadow, None);
+        } else {
+            core.raise(Event::MasterLost("it has handed over to this host, which is not its deputy".into()));
+        }
+    }
+
+    /// Follows the next master.
+    fn follow_next(&mut self, core: &mut Core, master: Tid) {
+        let news = self.groups.take_news(core.own_host());
+        self.follow(core, master, news);
+    }
 
     /// Becomes the master, or follows the deputy.
     pub fn master_gone(&mut self, core: &mut Core, loss: Loss) {
@@ -95,7 +120,7 @@ impl Parts {
             }
             Some(deputy) if deputy != own && core.hosts.is_here(deputy) => {
                 core.log(lost);
-                self.follow(core, deputy, true);
+                self.follow_next(core, deputy);
             }
             _ => core.raise(Event::MasterLost(loss.to_string())),
         }
@@ -104,23 +129,27 @@ impl Parts {
     /// At a deputy that has lost the master: becomes the master if a majority of the council has lost it.
     pub fn succeed_if_elected(&mut self, core: &mut Core) {
         if let Some((shadow, loss)) = self.deputies.take_elected(core).filter(|_| !core.halting) {
-            self.succeed(core, core.hosts.master(), *shadow, &loss);
+            self.succeed(core, core.hosts.master(), *shadow, Some(loss));
         }
     }
 
-    /// Becomes the master in place of `former`.
-    fn succeed(&mut self, core: &mut Core, former: Tid, shadow: Shadow, loss: &Loss) {
+    /// Becomes the master in place of `former`, which has handed over unless it is lost.
+    fn succeed(&mut self, core: &mut Core, former: Tid, shadow: Shadow, loss: Option<Loss>) {
         let Shadow { machine, version, hosts, joining, mailboxes, groups, servers, answers, .. } = shadow;
         self.begin_office(core);
         self.membership.table_replaced(core, version, hosts, &joining);
-        for host in core.hosts.others().into_iter().filter(|host| *host != former && !joining.contains(host)) {
-            core.await_following(host, Some(version));
+        let lost = loss.as_ref().map(|_| former);
+        for host in core.hosts.others().into_iter().filter(|host| lost != Some(*host) && !joining.contains(host)) {
+            core.await_following(host, version);
         }
         self.mailboxes.succeed(mailboxes);
         let wishers: Vec<Tid> = machine.group_hosts.iter().map(|(task, _)| *task).collect();
         self.take_machine_state(core, machine);
-        self.groups.succeed(core, groups);
+        self.groups.succeed(core, groups, former);
         self.servers.succeed(core, servers);
+        // The hoster serves on the master's host only.
+        let hoster = self.mailboxes.owners().find(|owner| self.mailboxes.is_published(*owner, CLASS_HOSTER));
+        hoster.into_iter().for_each(|tid| core.raise(Event::RoleLeft { role: Role::Hoster, tid }));
         let clients = self.mailboxes.owners().chain(self.groups.all_members()).chain(wishers);
         let clients: BTreeSet<Tid> = clients.collect();
         self.take_clients(core, clients);
@@ -130,7 +159,9 @@ impl Parts {
         for host in joining {
             self.membership.lose_host(core, host, "the master has died before it had joined");
         }
-        self.membership.lose_host(core, former, &loss.to_string());
+        if let Some(loss) = loss {
+            self.membership.lose_host(core, former, &loss.to_string());
+        }
         core.hosts.others().into_iter().for_each(|host| core.want_link(host));
         self.membership.take_office(core);
         self.settle(core);

@@ -9,7 +9,6 @@ use crate::datagram_error::DatagramError;
 use crate::fabric::Wish;
 use crate::flows::multicast::McastRoute;
 use crate::flows::pacing::Pacing;
-use crate::master_state::MasterState;
 use crate::proto::{
     ByteBuf, FabricOffer, LinkCause, Message, Order, Reply, Request, Role, SECRET_BYTES, Spawn, TraceSettings,
 };
@@ -297,18 +296,12 @@ pub enum Frame {
     FabricAnswer { number: u32, answer: LinkAnswer },
 
     // ----- another master
-    /// Master to the host that is to be the master: do you live? The answer is `MasterAccepted`.
-    MasterOffered,
-    /// To the master: the answer to `MasterOffered`.
-    MasterAccepted,
-    /// Master to the next one: all that only the master knows. One frame may be longer than what may wait for a host.
-    MasterState(Vec<MasterState>),
     /// Master to all: that host is the master from now on, after everything that the sender has sent as the master.
     NewMaster { master: Tid },
     /// To the new master: the sender follows it from now on. `clients` are the living tasks of the sender for which the master
-    /// may keep state, and whether they have left PVM; `tasker` is the task that starts the tasks of the host. If the former
-    /// master has died, `groups` is what the sender knows about the groups of which it has replicas, and `table` is the version of
-    /// its host table, if it knows that all those hosts have joined.
+    /// may keep state, and whether they have left PVM; `tasker` is the task that starts the tasks of the host; `groups` is what the
+    /// sender knows about the groups of which it has replicas, and `table` is the version of its host table, if it knows that all
+    /// those hosts have joined.
     Following { clients: Vec<(Tid, bool)>, tasker: Option<Tid>, groups: Vec<GroupNews>, table: Option<u64> },
 
     // ----- the deputy

@@ -179,7 +179,9 @@ impl World {
         let known = |one: NodeId, other: NodeId| {
             self.nodes[one].known.get(&self.nodes[other].tid) == Some(&self.nodes[other].key)
         };
-        let takes = known(node, other) && known(other, node) && self.nodes[other].links.get(&tid) == Some(&link);
+        // The other end may not have heard of the link yet.
+        let has_link = self.nodes[other].links.get(&tid) == Some(&link) && self.links[link].up == [true; 2];
+        let takes = known(node, other) && known(other, node) && has_link;
         match self.nodes[other].state {
             NodeState::Dead if passes => self.control_call_failed(node, host, CallFailure::Absent),
             NodeState::Running if passes && takes && self.network.joins_control(from, to) => {

@@ -29,6 +29,7 @@ impl World {
             self.send_grants(node);
             self.send_datagrams(node);
             self.plan_wake(node);
+            self.master_may_move(node);
         }
     }
 
@@ -146,7 +147,7 @@ impl World {
             self.trace.line(self.now, tid, || format!("-> {host} {frame:?}"));
         }
         if node == self.office.master {
-            self.master_sends(node, host, frame);
+            self.master_sends(node, frame);
         }
         let fence = || wire::encode(&Frame::Fence);
         if frame.is_ordered() && self.nodes[node].flows.fence(host, fence) {

@@ -22,8 +22,6 @@ pub struct Office {
     pub master: NodeId,
     /// Since when.
     pub since: Nanos,
-    /// The host that the master has asked last whether it lives.
-    next: Option<Tid>,
     /// Until then, programs ask much of the master, because it may just move.
     busy_until: Nanos,
     /// Whether the machine has to end because its master is lost. A deputy that takes the office after that is halted.
@@ -38,15 +36,22 @@ impl World {
     // ----- The office
 
     /// Notes a frame that the master sends.
-    pub fn master_sends(&mut self, node: NodeId, to: Tid, frame: &Frame) {
+    pub fn master_sends(&mut self, node: NodeId, frame: &Frame) {
         let tid = self.nodes[node].tid;
         self.checks.table_told(tid, frame);
         match frame {
             Frame::Joined { hosts } => self.checks.master_tells(tid, hosts),
             Frame::Table { removed, .. } => removed.iter().for_each(|host| self.has_reason(*host)),
-            Frame::MasterOffered => self.office.next = Some(to),
-            Frame::MasterState(parts) => self.checks.hands_over(parts, self.nodes[node].machine.host_list()),
+            Frame::NewMaster { .. } => self.checks.hands_over(),
             _ => {}
+        }
+    }
+
+    /// Notes what a master knows that is to move. It moves when nothing has changed after that.
+    pub fn master_may_move(&mut self, node: NodeId) {
+        let machine = &self.nodes[node].machine;
+        if machine.next_master().is_some() {
+            self.checks.may_hand_over(machine.master_state(), machine.host_list());
         }
     }
 
@@ -57,7 +62,7 @@ impl World {
         if !self.nodes[node].machine.is_master() {
             return;
         }
-        (self.office.master, self.office.since, self.office.next) = (node, self.now, None);
+        (self.office.master, self.office.since) = (node, self.now);
         self.tried.moves += 1;
         self.checks.keeper_moved();
         self.checks.master_is_at(self.nodes[node].place);
@@ -72,11 +77,12 @@ impl World {
         }
     }
 
-    /// Returns whether a daemon is the master, is asked to be the master, or has followers that have not heard of the next master.
+    /// Returns whether a daemon is the master, is to be the next one, or has followers that have not heard of the next master.
     pub fn is_in_office(&self, node: NodeId) -> bool {
         let tid = self.nodes[node].tid;
         let follows = |other: &crate::node::Node| other.state != NodeState::Dead && other.machine.master() == tid;
-        self.nodes[node].state != NodeState::Dead && (self.office.next == Some(tid) || self.nodes.iter().any(follows))
+        let next = self.nodes[self.office.master].machine.next_master();
+        self.nodes[node].state != NodeState::Dead && (next == Some(tid) || self.nodes.iter().any(follows))
     }
 
     /// Returns whether the daemon of a computer is in office.
@@ -108,10 +114,17 @@ impl World {
         }
     }
 
-    /// Lets a task or the operator drain or delete the host that is the master now.
+    /// Lets a task or the operator drain or delete the host that is the master now, or tells its daemon to end.
     pub fn move_master(&mut self, delete: bool) {
         self.hurry_programs();
         let (node, place) = (self.office.master, self.nodes[self.office.master].place);
+        if delete && node != FIRST_NODE && self.prng.chance(300) {
+            self.office.deleted.push(place);
+            self.checks.fault_of(place);
+            let now = self.time(node);
+            self.nodes[node].machine.leave(now);
+            return self.run_node(node);
+        }
         let request = match delete && node != FIRST_NODE {
             true => {
                 self.office.deleted.push(place);

@@ -95,6 +95,8 @@ pub struct Daemon {
     fabric_complaints: FabricComplaints,
     epoll: Rc<OwnedFd>,
     signals: UnixStream,
+    /// Whether a signal has asked the daemon to end.
+    was_signalled: bool,
     started: Instant,
     upkeep: Upkeep,
     pending: PendingWork,
@@ -172,6 +174,7 @@ impl Daemon {
             fabric_complaints: FabricComplaints::default(),
             epoll,
             signals,
+            was_signalled: false,
             started: Instant::now(),
             upkeep: Upkeep::new(Instant::now()),
             pending: PendingWork::new(),
@@ -375,7 +378,7 @@ impl Daemon {
         }
         if !self.socket_directory.exists() {
             self.log.line("socket or rendezvous file has vanished");
-            self.machine.halt(now);
+            self.machine.leave(now);
             self.execute_actions();
         }
     }
@@ -419,8 +422,13 @@ impl Daemon {
     fn on_signal(&mut self) {
         let mut bytes = [0; 64];
         if self.signals.read(&mut bytes).is_ok_and(|count| count > 0) {
+            let now = self.now();
+            if std::mem::replace(&mut self.was_signalled, true) {
+                self.log.line("signalled to end again");
+                return self.machine.halt(now);
+            }
             self.log.line("signalled to end");
-            self.machine.halt(self.now());
+            self.machine.leave(now);
         }
     }
 

@@ -1,15 +1,14 @@
 //! Groups when another host becomes the master: it gets what only the master knows. The pages and replicas stay as they are.
 use super::{Freezing, Group, Groups, NO_ACK};
-use crate::machine::action::Action;
 use crate::machine::core::Core;
-use crate::master_state::{BarrierPlace, GroupOfMaster, MachineState};
+use crate::master_state::{GroupOfMaster, MachineState};
 use crate::proto::{ByteBuf, Reply, Request};
 use crate::release::{EndedArrival, EndedPage, Passed};
 use crate::tid::Tid;
 use crate::wire::{Frame, GroupChange, GroupNews, GroupState};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many numbers a master skips whose predecessor has died.
+/// How many numbers a new master skips.
 const NUMBERS_SKIPPED: u64 = 1 << 32;
 
 /// The groups of the master, as its deputy keeps them.
@@ -57,27 +56,9 @@ fn state_for_replica(state: &GroupOfMaster) -> GroupState {
 impl Groups {
     // ----- the former master
 
-    /// Lets barriers meet at no coordinator, because the master is about to move.
-    pub fn keep_barriers(&mut self, core: &mut Core) {
-        self.shared.is_moving = true;
-        self.with_each(|group, shared| group.take_back(core, shared, false));
-    }
-
-    /// Lets barriers meet at coordinators again.
-    pub fn release_barriers(&mut self) {
-        self.shared.is_moving = false;
-    }
-
-    /// Returns whether no answer of another host is awaited, and no page is being made for a member.
-    pub fn is_settled(&self, core: &Core) -> bool {
-        let is_listing = core.actions.iter().any(|action| matches!(action, Action::ListBarriers { .. }));
-        let is_settled = |group: &Group| group.joining.is_empty() && group.barrier.is_settled();
-        !is_listing && self.change_acks.is_idle() && self.listings.is_idle() && self.groups.values().all(is_settled)
-    }
-
-    /// Tells all hosts about the last releases again, unless they have shown that they know them.
-    pub fn confirm_releases(&mut self, core: &mut Core) {
-        self.with_each(|group, _| group.repeat_release(core));
+    /// Returns whether a task waits until it can join a group.
+    pub fn has_joiners(&self) -> bool {
+        self.groups.values().any(|group| !group.joining.is_empty())
     }
 
     /// Returns what only the master knows about all groups together.
@@ -86,8 +67,8 @@ impl Groups {
     }
 
     /// Returns what the master knows about each group.
-    pub fn groups_of_master(&self, core: &Core) -> Vec<GroupOfMaster> {
-        self.groups.values().map(|group| group.of_master(core.own_host())).collect()
+    pub fn groups_of_master(&self) -> impl Iterator<Item = GroupOfMaster> + '_ {
+        self.groups.values().map(Group::of_master)
     }
 
     /// Drops what only the master knows. Returns the callers of pending freezes, as requests.
@@ -119,33 +100,13 @@ impl Groups {
         self.shared.take_machine_state(state);
     }
 
-    /// Takes over what the former master knew about a group.
-    pub fn take_group(&mut self, core: &Core, state: GroupOfMaster) {
-        let id = state.id;
-        for (_, tid) in &state.members {
-            self.memberships.insert(*tid, id);
-        }
-        if self.by_id(id).is_none() {
-            self.insert(Group::of_state(&state));
-        }
-        let Some(group) = self.by_id(id) else { return };
-        // A replica does not know which numbers are free.
-        group.holes = (0..group.places()).filter(|instance| !group.members.contains_key(instance)).collect();
-        if !group.replica.meets_here {
-            group.shortage.take(state.shortage);
-        }
-        let others = |host: &Tid| *host != core.own_host() && core.hosts.is_here(*host);
-        group.replica.take_hosts(state.hosts.iter().copied().filter(others).collect::<BTreeSet<Tid>>());
-        group.barrier.take_over(core.now, state);
-    }
-
     /// Examines all barriers as the master.
     pub fn examine_barriers(&mut self, core: &mut Core) {
         self.with_each(|group, shared| group.examine_barrier(core, shared));
     }
 
-    /// Takes the groups of the former master, which has died, as the deputy has kept them.
-    pub fn succeed(&mut self, core: &mut Core, mut shadow: GroupShadow) {
+    /// Takes over the groups of the former master, as the deputy has kept them.
+    pub fn succeed(&mut self, core: &mut Core, mut shadow: GroupShadow, former: Tid) {
         // What this host knows about barriers, before it learns of other members.
         let news = self.take_news(core.own_host());
         // A group without members was about to begin: its first member asks again.
@@ -158,18 +119,34 @@ impl Groups {
             self.follow(core, id, &GroupChange::Close);
         }
         for group in shadow.0.into_values() {
-            let state = group.of_master(Tid::NONE);
+            let state = group.of_master();
             self.replace_replica(core, state_for_replica(&state));
-            self.take_group(core, GroupOfMaster { place: BarrierPlace::Nowhere, hosts: Vec::new(), ..state });
+            self.take_group(state);
         }
         let own = core.own_host();
         let awaited = core.hosts.others().into_iter().filter(|host| core.is_awaited(*host));
         let hosts: BTreeSet<Tid> = awaited.chain([own]).collect();
-        self.with_each(|group, shared| group.begin_census(core, shared, &hosts));
+        self.with_each(|group, shared| group.begin_census(core, shared, &hosts, former));
         self.news_told(core, own, news);
     }
 
-    /// Handles what a host knows about the groups that it keeps; at a master whose predecessor has died.
+    /// Takes over what the former master knew about a group.
+    fn take_group(&mut self, state: GroupOfMaster) {
+        for (_, tid) in &state.members {
+            self.memberships.insert(*tid, state.id);
+        }
+        let Some(group) = self.by_id(state.id) else { return };
+        // A replica does not know which numbers are free.
+        group.holes = (0..group.places()).filter(|instance| !group.members.contains_key(instance)).collect();
+        if !group.replica.meets_here {
+            group.shortage.take(state.shortage);
+        }
+        group.replica.take_hosts(BTreeSet::new());
+        group.keep_ended(&state.ended, state.ended_page);
+        group.barrier.note_passed(state.passed);
+    }
+
+    /// Handles what a host knows about the groups that it keeps; at a new master.
     pub fn news_told(&mut self, core: &mut Core, host: Tid, news: Vec<GroupNews>) {
         let own = core.own_host();
         let mut told = BTreeMap::new();
@@ -204,7 +181,7 @@ impl Groups {
 
     // ----- all hosts
 
-    /// Returns what this host knows about the groups that it keeps. Their master has died.
+    /// Returns what this host knows about the groups that it keeps, for another master.
     pub fn take_news(&mut self, own: Tid) -> Vec<GroupNews> {
         self.groups.values_mut().map(|group| group.take_news(own)).collect()
     }
@@ -227,12 +204,6 @@ impl Groups {
         }
         self.by_id(id).into_iter().for_each(|group| group.version = state.version);
     }
-
-    /// Sends to the master all arrivals of this host's members that have not been answered: the former master may not have
-    /// counted them. The master recognizes those that it has.
-    pub fn repeat_arrivals(&mut self, core: &mut Core) {
-        self.with_each(|group, shared| group.repeat_arrivals(core, shared));
-    }
 }
 
 impl Group {
@@ -247,9 +218,8 @@ impl Group {
         self.replica.has_page() || self.has_members_on(own) || self.barrier.has_arrivals()
     }
 
-    /// Returns what the master, host `own`, knows about the group.
-    fn of_master(&self, own: Tid) -> GroupOfMaster {
-        let hosts = self.replica.hosts().into_iter().chain(self.is_kept_on(own).then_some(own)).collect();
+    /// Returns what the master knows about the group.
+    fn of_master(&self) -> GroupOfMaster {
         let state = GroupOfMaster {
             id: self.id,
             name: ByteBuf::from(self.name.clone()),
@@ -257,7 +227,6 @@ impl Group {
             frozen: self.frozen,
             broken: self.broken,
             version: self.version,
-            hosts,
             shortage: self.shortage.state(),
             ..GroupOfMaster::default()
         };

@@ -6,7 +6,6 @@
 use super::Joining;
 use crate::machine::core::Core;
 use crate::machine::request_kinds::is_of_master;
-use crate::master_state::MasterState;
 use crate::proto::{ByteBuf, Request};
 use crate::tid::Tid;
 use std::collections::BTreeSet;
@@ -19,10 +18,8 @@ pub(in crate::machine) type HeldRequest = (Tid, u32, Request);
 pub(in crate::machine) enum Moving {
     #[default]
     Stays,
-    /// It is to move to another host than these. `offered`: that host was asked whether it lives.
-    Wanted { named: BTreeSet<Tid>, held: Vec<HeldRequest>, offered: Option<Tid> },
-    /// It is to move here: what only the master knows.
-    Comes(Vec<MasterState>),
+    /// It is to move to another host than these. `asked`: that host was asked whether it lives.
+    Wanted { named: BTreeSet<Tid>, held: Vec<HeldRequest>, asked: Option<Tid> },
 }
 
 impl Moving {
@@ -57,7 +54,7 @@ impl Moving {
                 if successor(core, &named).is_none() {
                     return Some(request);
                 }
-                *self = Moving::Wanted { named, held: vec![(from, wait, request)], offered: None };
+                *self = Moving::Wanted { named, held: vec![(from, wait, request)], asked: None };
                 None
             }
             _ => Some(request),
@@ -67,45 +64,36 @@ impl Moving {
     /// Returns the next master.
     pub fn next_master(&self, core: &Core) -> Option<Tid> {
         match self {
-            Moving::Stays | Moving::Comes(_) => None,
+            Moving::Stays => None,
             Moving::Wanted { named, .. } => successor(core, named),
         }
     }
 
-    /// Notes that a host was asked whether it lives. Returns whether that is news.
-    pub fn offer(&mut self, next: Tid) -> bool {
+    /// Returns the host that was asked whether it lives.
+    pub fn asked(&self) -> Option<Tid> {
         match self {
-            Moving::Wanted { offered, .. } => offered.replace(next) != Some(next),
-            _ => false,
+            Moving::Stays => None,
+            Moving::Wanted { asked, .. } => *asked,
         }
     }
 
-    /// Takes the answer of a host. Returns whether it was asked last.
-    pub fn accepted(&mut self, host: Tid) -> bool {
-        match self {
-            Moving::Wanted { offered, .. } => offered.take_if(|offered| *offered == host).is_some(),
-            _ => false,
+    /// Notes that a host was asked whether it lives.
+    pub fn set_asked(&mut self, host: Option<Tid>) {
+        if let Moving::Wanted { asked, .. } = self {
+            *asked = host;
         }
+    }
+
+    /// Returns whether a request of that task or host is held.
+    pub fn holds_request_of(&self, asker: Tid) -> bool {
+        matches!(self, Moving::Wanted { held, .. } if held.iter().any(|(from, ..)| *from == asker))
     }
 
     /// Ends the move, or gives it up. Returns the requests that were held.
     pub fn take_held(&mut self) -> Vec<HeldRequest> {
         match std::mem::take(self) {
-            Moving::Stays | Moving::Comes(_) => Vec::new(),
+            Moving::Stays => Vec::new(),
             Moving::Wanted { held, .. } => held,
-        }
-    }
-
-    /// Keeps what only the master knows.
-    pub fn keep_state(&mut self, parts: Vec<MasterState>) {
-        *self = Moving::Comes(parts);
-    }
-
-    /// Takes what only the master knows.
-    pub fn take_parts(&mut self) -> Vec<MasterState> {
-        match std::mem::take(self) {
-            Moving::Comes(parts) => parts,
-            _ => Vec::new(),
         }
     }
 

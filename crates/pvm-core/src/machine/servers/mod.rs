@@ -172,24 +172,12 @@ impl Servers {
         }
     }
 
-    /// Takes over the servers that the deputy has kept for the former master, which has died. Tells them to all hosts, because the
+    /// Takes over the servers that the deputy has kept for the former master. Tells them to all hosts, because the
     /// last change may not have come there.
     pub fn succeed(&mut self, core: &mut Core, servers: wire::Servers) {
         self.servers_received(core, servers);
         self.last_broadcast = None;
         self.broadcast_servers(core);
-    }
-
-    /// Takes over the part of the master. The other hosts know the servers.
-    pub fn take_office(&mut self, core: &Core) {
-        self.last_broadcast = Some(core.roles.common());
-    }
-
-    /// Ends the role of the hoster, which serves on the master's host only.
-    pub fn retire_hoster(&mut self, core: &mut Core) {
-        if let Some(hoster) = core.roles.hoster.take() {
-            withdraw(core, Role::Hoster, hoster);
-        }
     }
 
     /// Handles the master's news of the servers of the whole machine.

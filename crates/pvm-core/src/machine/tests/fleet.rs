@@ -126,8 +126,6 @@ pub(in crate::machine) struct Fleet {
     pub loses_datagrams: bool,
     /// How often a host was told of a release again because it gave no sign.
     pub repeated_releases: usize,
-    /// How often a master has sent what only it knows.
-    pub states_sent: usize,
     pub last_frames: LastFrames,
     /// Whether each datagram arrives once, if none is lost.
     pub keeps_datagrams: bool,
@@ -186,7 +184,6 @@ impl Fleet {
             refused: BTreeSet::new(),
             loses_datagrams: false,
             repeated_releases: 0,
-            states_sent: 0,
             last_frames: LastFrames::Come,
             keeps_datagrams: false,
             ears: Ears::default(),
@@ -508,7 +505,6 @@ impl Fleet {
             Action::SendHost { host: other, frame } => {
                 assert_ne!(host, other);
                 self.repeated_releases += usize::from(matches!(frame, Frame::BarrierEnded { late: true, .. }));
-                self.states_sent += usize::from(matches!(frame, Frame::MasterState(_)));
                 if self.links.contains(&pair(host, other)) {
                     self.control.entry((host, other)).or_default().push_back(Item::Frame(encode(&frame)));
                 }

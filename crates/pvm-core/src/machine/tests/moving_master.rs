@@ -192,6 +192,29 @@ fn the_first_host_drains_like_any_other_and_may_come_back_under_another_number()
 }
 
 #[test]
+fn the_former_master_can_be_the_deputy_of_the_next_one() {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(3, seed);
+        let (one, three) = (fleet.task(MASTER), fleet.task(Fleet::host(3)));
+        for drain in [true, false] {
+            let drain = Request::DrainHosts { names: names(&["h1"]), drain };
+            assert!(matches!(fleet.ask(one, drain), Some(Reply::Codes(_))), "seed {seed}");
+        }
+        // The deputy would be removed if it did not answer.
+        fleet.pass(Duration::from_secs(40));
+        assert_eq!(fleet.living(), [1, 2, 3].map(Fleet::host), "seed {seed}");
+        fleet.ask(three, put("kept", three, 0));
+        fleet.die(Fleet::host(2));
+        fleet.pass(Duration::from_secs(30));
+        assert_eq!(fleet.living(), [1, 3].map(Fleet::host), "seed {seed}");
+        let Some(Reply::Mailboxes(boxes)) = fleet.ask(one, Request::MailboxInfo { pattern: text("") }) else {
+            panic!()
+        };
+        assert_eq!(boxes.len(), 1, "seed {seed}");
+    }
+}
+
+#[test]
 fn the_former_master_is_told_to_leave_although_other_hosts_follow_sooner() {
     for seed in 1..=SEEDS {
         let mut fleet = Fleet::new(5, seed);
@@ -205,7 +228,7 @@ fn the_former_master_is_told_to_leave_although_other_hosts_follow_sooner() {
 }
 
 #[test]
-fn what_the_next_master_needs_is_one_frame_however_much_it_is() {
+fn the_next_master_knows_all_however_much_it_is() {
     let mut fleet = Fleet::new(3, 11);
     let three = fleet.task(Fleet::host(3));
     for number in 0..20 {
@@ -214,9 +237,57 @@ fn what_the_next_master_needs_is_one_frame_however_much_it_is() {
     }
     fleet.ask(three, delete("h1"));
     fleet.settle();
-    assert_eq!((fleet.master(), fleet.states_sent), (Some(Fleet::host(2)), 1));
+    assert_eq!(fleet.master(), Some(Fleet::host(2)));
     let Some(Reply::Mailboxes(boxes)) = fleet.ask(three, Request::MailboxInfo { pattern: text("") }) else { panic!() };
     assert_eq!(boxes.len(), 20);
+}
+
+fn told_to_end(fleet: &mut Fleet, host: Tid) {
+    let now = fleet.now;
+    fleet.machine(host).leave(now);
+    fleet.work(host);
+}
+
+#[test]
+fn a_master_that_is_told_to_end_hands_over_first() {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(4, seed);
+        let known = Known::new(&mut fleet);
+        told_to_end(&mut fleet, MASTER);
+        fleet.pass(Duration::from_secs(3));
+        assert_eq!(fleet.living(), [2, 3, 4].map(Fleet::host), "seed {seed}");
+        assert_eq!(fleet.master(), Some(Fleet::host(2)), "seed {seed}");
+        fleet.check_tables();
+        known.check(&mut fleet);
+    }
+}
+
+#[test]
+fn hosts_that_are_told_to_end_at_once_all_end() {
+    for seed in 1..=SEEDS {
+        for count in 1..=4 {
+            let mut fleet = Fleet::new(4, seed);
+            let task = fleet.task(Fleet::host(4));
+            if seed % 2 == 0 {
+                fleet.settle();
+            }
+            for host in 1..=count {
+                told_to_end(&mut fleet, Fleet::host(host));
+                for _ in 0..fleet.prng.below(4) {
+                    fleet.step();
+                }
+            }
+            fleet.pass(Duration::from_secs(60));
+            let left = fleet.living();
+            assert!(left.iter().all(|host| *host > Fleet::host(count)), "seed {seed}: {left:?} of {count}");
+            // If the next master ends before it has the office, the machine ends.
+            assert!(count > 1 || left.len() == 3, "seed {seed}: {left:?}");
+            if count < 4 && !left.is_empty() {
+                assert_eq!(fleet.ask(task, put("kept", task, 0)), Some(Reply::Int(0)), "seed {seed}");
+                fleet.check_tables();
+            }
+        }
+    }
 }
 
 #[test]

@@ -9,11 +9,18 @@ use pvm_core::proto::{Host, Request};
 use pvm_core::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a master has told the next one.
+/// What a master knows, and its host table.
+type KnownToMaster = (Vec<MasterState>, Vec<Host>);
+
+/// What the next master has to know.
 #[derive(Default)]
-pub struct HandOver {
-    state: Vec<MasterState>,
-    hosts: Vec<Host>,
+pub enum HandOver {
+    #[default]
+    None,
+    /// What the master knew last before it may hand over.
+    Wanted(KnownToMaster),
+    /// What it knew when it has handed over.
+    Done(KnownToMaster),
 }
 
 /// What only a master knows, in an order.
@@ -47,14 +54,22 @@ impl<'a> Known<'a> {
 }
 
 impl Checks {
-    /// Returns whether a master has told the next one what it knows.
+    /// Returns whether a master has handed over.
     pub fn is_handed_over(&self) -> bool {
-        !self.office.state.is_empty()
+        matches!(self.office, HandOver::Done(_))
     }
 
-    /// Notes what the master tells the next one. `hosts`: its host table.
-    pub fn hands_over(&mut self, parts: &[MasterState], hosts: Vec<Host>) {
-        self.office = HandOver { state: parts.to_vec(), hosts };
+    /// Notes what a master knows that is to move, and its host table.
+    pub fn may_hand_over(&mut self, state: Vec<MasterState>, hosts: Vec<Host>) {
+        self.office = HandOver::Wanted((state, hosts));
+    }
+
+    /// Notes that the master hands over.
+    pub fn hands_over(&mut self) {
+        self.office = match std::mem::take(&mut self.office) {
+            HandOver::None => HandOver::None,
+            HandOver::Wanted(known) | HandOver::Done(known) => HandOver::Done(known),
+        };
     }
 }
 
@@ -63,12 +78,11 @@ impl World {
     /// decided. What tasks ask for just now may have changed that already.
     pub fn takes_office(&mut self, node: NodeId) {
         let tid = self.nodes[node].tid;
-        let HandOver { state, hosts } = std::mem::take(&mut self.checks.office);
-        if state.is_empty() {
+        let HandOver::Done((state, hosts)) = std::mem::take(&mut self.checks.office) else {
             // The former master is lost, and may not know that yet. Members of groups are compared at the end
             // (`groups_are_known`), entries of mailboxes are not.
             return;
-        }
+        };
         // A master that was lost, and is out of the machine, may not know that yet.
         let is_in = |other: &Node| self.nodes[node].machine.has_host(other.tid);
         let serves = |other: &&Node| {

@@ -133,23 +133,17 @@ impl Passage {
         !self.own.is_empty()
     }
 
-    /// Begins anew with a master whose predecessor has died: returns all arrivals that have not been answered, for it. It need
-    /// not know how many members the group had.
+    /// Begins anew with another master: returns all arrivals that have not been answered, for it. It need not know how many
+    /// members the group had.
     pub fn all_for_successor(&mut self) -> Vec<Arrival> {
-        self.all_again();
+        self.hand_over();
+        self.begin_anew(None);
+        self.hold_until = None;
         let count = |own: &OwnArrival| match own.arrival.count {
             ALL_MEMBERS => own.size as i32,
             count => count,
         };
         self.own.values().map(|own| Arrival { count: count(own), ..own.arrival.clone() }).collect()
-    }
-
-    /// Begins anew with another master: returns all arrivals that have not been answered, for it.
-    pub fn all_again(&mut self) -> Vec<Arrival> {
-        self.hand_over();
-        self.begin_anew(None);
-        self.hold_until = None;
-        self.own.values().map(|own| own.arrival.clone()).collect()
     }
 
     /// Stops to follow the coordinator: returns what the master must know to take the barriers back.

@@ -1,4 +1,4 @@
-//! The barriers over several hosts of a master that has died: its successor counts them anew.
+//! Barriers over several hosts when another host becomes the master: it counts anew who waits.
 //!
 //! Each host that follows says which barrier of the whole group was released last, as far as it knows, and which arrivals it has not
 //! answered ([`GroupNews`]). When all hosts have said so, or are lost, the new master knows for each arrival what has become of
@@ -24,8 +24,9 @@ use std::collections::BTreeSet;
 pub(super) struct Census {
     /// The hosts that have said nothing.
     missing: BTreeSet<Tid>,
-    /// The host that the former master wanted for the coordinator. Who has named it may be lost with that master.
-    wanted: Tid,
+    /// The hosts that may have counted members of others: the former master, and the host that it wanted for the coordinator. Who
+    /// has named that one may be lost with the former master.
+    counters: [Tid; 2],
     news: Vec<(Tid, GroupNews)>,
 }
 
@@ -79,8 +80,8 @@ impl Group {
     /// later, it ignores.
     pub fn take_news(&mut self, own: Tid) -> GroupNews {
         let mut arrivals = self.barrier.passage.all_for_successor();
-        if let Some(by) = self.barrier.coordinator() {
-            let pending = self.barrier.pending.take().filter(|_| by == own).unwrap_or_default();
+        if self.barrier.pending.is_some() || self.barrier.coordinator().is_some() {
+            let pending = self.barrier.pending.take().unwrap_or_default();
             let (version, count, lan) = (self.version, self.size() as i32, pending.lan);
             let others = pending.arrivals.into_iter().filter(|(tid, _)| tid.host() != own);
             arrivals.extend(others.map(|(tid, turn)| Arrival { tid, turn, version, count, lan }));
@@ -93,10 +94,10 @@ impl Group {
     // ----- the new master
 
     /// Begins to ask the hosts. They say what they know when they follow this host.
-    pub fn begin_census(&mut self, core: &Core, shared: &Shared, hosts: &BTreeSet<Tid>) {
-        let wanted = self.wanted(core, shared);
+    pub fn begin_census(&mut self, core: &Core, shared: &Shared, hosts: &BTreeSet<Tid>, former: Tid) {
+        let counters = [former, self.wanted(core, shared)];
         let barrier = &mut self.barrier;
-        barrier.place = Place::Counted(Census { missing: hosts.clone(), wanted, news: Vec::new() });
+        barrier.place = Place::Counted(Census { missing: hosts.clone(), counters, news: Vec::new() });
         (barrier.pending, barrier.queue, barrier.releases) = Default::default();
         barrier.turns = self.instances.keys().map(|tid| (*tid, Turn { since: 0, last: 0 })).collect();
     }
@@ -113,7 +114,7 @@ impl Group {
             }
         } else if let Some(news) = news {
             // The former master has handed over, and died before this host knew that.
-            let Sorted { over, ended, first, later } = self.sort_arrivals(core, Tid::NONE, &[(host, news)]);
+            let Sorted { over, ended, first, later } = self.sort_arrivals(core, &[], &[(host, news)]);
             self.tell_ended(core, over, ended);
             self.arrived_at_master(core, shared, host, first.into_iter().chain(later).collect());
         }
@@ -133,11 +134,11 @@ impl Group {
         if !census.missing.is_empty() {
             return;
         }
-        let (news, wanted) = (std::mem::take(&mut census.news), census.wanted);
+        let (news, counters) = (std::mem::take(&mut census.news), census.counters);
         // A host cannot know a release to members that this host does not know.
         let passed = news.iter().map(|(_, news)| news.passed).filter(|passed| passed.version <= self.version);
         self.barrier.passed = passed.fold(self.barrier.passed, Ord::max);
-        let Sorted { over, ended, first, later } = self.sort_arrivals(core, wanted, &news);
+        let Sorted { over, ended, first, later } = self.sort_arrivals(core, &counters, &news);
         self.tell_ended(core, over, ended);
         let is_here = |host: &Tid| *host == core.own_host() || core.hosts.is_here(*host);
         let meets_on = news.iter().find(|(host, news)| news.meets_here && is_here(host)).map(|(host, _)| *host);
@@ -170,13 +171,13 @@ impl Group {
     }
 
     /// Finds out what the arrivals need that hosts have reported.
-    fn sort_arrivals(&mut self, core: &Core, wanted: Tid, news: &[(Tid, GroupNews)]) -> Sorted {
+    fn sort_arrivals(&mut self, core: &Core, counters: &[Tid], news: &[(Tid, GroupNews)]) -> Sorted {
         let mut sorted = Sorted::default();
         let hosts: BTreeSet<Tid> = news.iter().map(|(host, _)| *host).collect();
         let passed = self.barrier.passed;
         let mut seen = BTreeSet::new();
         for (from, news) in news {
-            let may_have_counted = self.has_members_on(*from) || wanted == *from;
+            let may_have_counted = self.has_members_on(*from) || counters.contains(from);
             for arrival in &news.arrivals {
                 let (key, host) = ((arrival.tid, arrival.turn), arrival.tid.host());
                 // A host speaks for its members; the coordinator, for those of lost hosts that it has counted.

@@ -195,7 +195,7 @@ impl Group {
         let pauses = &self.barrier.pauses;
         let since = pauses.prepared.map_or(now, |(.., since)| since);
         let is_free = matches!(self.barrier.place, Place::Master) && self.barrier.is_quiet();
-        if !is_free || shared.is_moving || now < pauses.not_before.max(since + PREPARED_AFTER) {
+        if !is_free || now < pauses.not_before.max(since + PREPARED_AFTER) {
             return false;
         }
         let number = shared.next_chain();

@@ -14,7 +14,6 @@ use crate::machine::core::Core;
 use crate::machine::group_page::{Barrier, GroupAction};
 use crate::machine::groups::shortage::Verdict;
 use crate::machine::groups::{ALL_MEMBERS, act};
-use crate::master_state::PendingBarrier;
 use crate::tid::Tid;
 use crate::time::Time;
 use crate::wire::{Arrival, Frame, GroupChange, Taken};
@@ -61,28 +60,6 @@ impl Pending {
             page_host: Some((host, number)),
             ..Pending::new(need.into())
         }
-    }
-
-    /// Returns what the next master has to know.
-    pub fn state(&self) -> PendingBarrier {
-        PendingBarrier {
-            need: self.need,
-            arrived: self.arrived,
-            members: self.members.iter().copied().collect(),
-            maybe_arrived: self.maybe_arrived.iter().copied().collect(),
-            arrivals: self.arrivals.iter().copied().collect(),
-            lan: self.lan,
-            page_host: self.page_host,
-        }
-    }
-
-    /// Returns the barrier of the former master.
-    pub fn of_former_master(state: PendingBarrier, now: Time) -> Pending {
-        let PendingBarrier { need, arrived, members, maybe_arrived, arrivals, lan, page_host } = state;
-        let maybe_until = now + MAYBE_ARRIVED_WAIT;
-        let (members, maybe_arrived) = (members.into_iter().collect(), maybe_arrived.into_iter().collect());
-        let arrivals = arrivals.into_iter().collect();
-        Pending { need, arrived, members, maybe_arrived, maybe_until, arrivals, lan, page_host }
     }
 
     /// Counts an arrival.

@@ -10,8 +10,7 @@
 //! * `release`: the hosts learn that the barrier has ended: by a frame for each, or by one datagram. `chain`
 //!   proves who has made a release.
 //! * `elsewhere`: the master lets barriers meet at a coordinator, and takes them back.
-//! * `succession`: another host becomes the master, and gets what the former one knew. `census`: it asks the hosts, because the
-//!   former master has died.
+//! * `succession`: another host becomes the master, and gets what the former one knew. `census`: it asks the hosts who waits.
 //!
 //! While all members live on one host, they meet in the page of that host, and no daemon takes part.
 
@@ -54,7 +53,7 @@ enum Place {
     Coordinator(Appointment),
     /// At the master, as soon as the hosts have reported who waits at the coordinator.
     TakenBack(Recall),
-    /// At the master, as soon as the hosts have said who waits: the former master has died.
+    /// At the master, as soon as the hosts have said who waits: it is new.
     Counted(Census),
 }
 
@@ -104,8 +103,6 @@ pub struct Shared {
     last_change: u64,
     pub reach: Reach,
     pub wishes: Wishes,
-    /// Whether the master is about to move, so that barriers meet at no coordinator.
-    pub is_moving: bool,
 }
 
 impl Shared {
