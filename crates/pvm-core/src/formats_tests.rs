@@ -9,7 +9,7 @@ use crate::flows::multicast::{Announcement, BodyKey, BodyRequest, McastRoute};
 use crate::flows::pacing::Pacing;
 use crate::flows::{Credit, DataFrame, MessageHeader, frames};
 use crate::master_state::MasterState;
-use crate::proto::{self, LinkCause, Order, Reply, Request, Role, TaskKind, ToDaemon, ToTask};
+use crate::proto::{self, LinkCause, Office, Order, Reply, Request, Role, TaskKind, ToDaemon, ToTask};
 use crate::tid::Tid;
 use crate::wire::{self, Backup, Frame, GroupChange, LinkAnswer, Refusal, StartNews, StartOrder};
 use serde_reflection::{ContainerFormat, Samples, Tracer, TracerConfig};
@@ -109,6 +109,7 @@ fn the_formats_of_daemons_change_with_their_version() {
         LinkCause,
         MasterState,
         McastRoute,
+        Office,
         Order,
         Pacing,
         Refusal,
@@ -124,6 +125,6 @@ fn the_formats_of_daemons_change_with_their_version() {
 
 #[test]
 fn the_formats_of_tasks_and_daemons_change_with_their_version() {
-    let types = formats!(ToDaemon, Code, LinkCause, Order, Pacing, ToTask, Reply, Request, Role, TaskKind);
+    let types = formats!(ToDaemon, Code, LinkCause, Office, Order, Pacing, ToTask, Reply, Request, Role, TaskKind);
     compare("tasks.txt", "proto::VERSION", proto::VERSION, &types);
 }

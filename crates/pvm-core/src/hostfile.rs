@@ -86,6 +86,8 @@ pub struct Options {
     pub node: Option<u32>,
     /// `groups=`: whether barriers of groups shall meet on this host (`yes`), or shall not (`no`).
     pub groups: Option<bool>,
+    /// `tasks=`: whether the host takes new tasks when it joins.
+    pub tasks: Option<bool>,
     /// `mcast=`: the route of multicasts of tasks on this host that choose none.
     pub mcast: Option<McastRoute>,
     /// `fabric=`: the fabric of tasks on this host, as in `PVM_FABRIC`.
@@ -123,6 +125,7 @@ impl Options {
                 self.node = Some(node.ok_or_else(wrong)?);
             }
             "groups" => self.groups = Some(yes_or_no(value).ok_or_else(wrong)?),
+            "tasks" => self.tasks = Some(yes_or_no(value).ok_or_else(wrong)?),
             "fabric" if !value.is_empty() => self.fabric = text,
             "mcast" => self.mcast = Some(McastRoute::from_name(value).ok_or_else(wrong)?),
             _ => return Err(wrong()),
@@ -143,6 +146,7 @@ impl Options {
             speed: self.speed.or(defaults.speed),
             node: self.node.or(defaults.node),
             groups: self.groups.or(defaults.groups),
+            tasks: self.tasks.or(defaults.tasks),
             mcast: self.mcast.or(defaults.mcast),
             fabric: self.fabric.or(defaults.fabric),
             address: self.address.or(defaults.address),
@@ -201,7 +205,8 @@ impl std::fmt::Display for HostLine {
         let options = &self.options;
         let (speed, slots) = (options.speed.map(|it| it.to_string()), options.slots.map(|it| it.to_string()));
         let node = options.node.map(|it| it.to_string());
-        let groups = options.groups.map(|it| if it { "yes" } else { "no" }.to_owned());
+        let word = |it| if it { "yes" } else { "no" }.to_owned();
+        let (groups, tasks) = (options.groups.map(word), options.tasks.map(word));
         let mcast = options.mcast.map(|it| it.name().to_owned());
         for (name, value) in [
             ("lo", &options.login),
@@ -215,6 +220,7 @@ impl std::fmt::Display for HostLine {
             ("sp", &speed),
             ("node", &node),
             ("groups", &groups),
+            ("tasks", &tasks),
             ("mcast", &mcast),
             ("fabric", &options.fabric),
             ("slots", &slots),
@@ -408,7 +414,7 @@ mod tests {
     #[test]
     fn lines_are_hosts_with_options() {
         let file = Hostfile::parse(
-            "# comment\n\nalfa lo=joe sp=500 node=7 mcast=hypercube groups=no fabric=tcp;eth0\n&beta ip=10.0.0.2 groups=yes\n& $gamma\n",
+            "# comment\n\nalfa lo=joe sp=500 node=7 mcast=hypercube groups=no fabric=tcp;eth0 tasks=no\n&beta ip=10.0.0.2 groups=yes\n& $gamma\n",
         );
         assert_eq!(file.errors, []);
         let names: Vec<_> = file.hosts.iter().map(HostLine::name).collect();
@@ -421,6 +427,7 @@ mod tests {
         assert_eq!(routes, (Some(McastRoute::Hypercube), None));
         let groups = [0, 1, 2].map(|host| file.hosts[host].options.groups);
         assert_eq!(groups, [Some(false), Some(true), None]);
+        assert_eq!((file.hosts[0].options.tasks, file.hosts[1].options.tasks), (Some(false), None));
         assert!(!file.hosts[0].later && file.hosts[1].later && file.hosts[2].later && file.hosts[2].overload);
         assert_eq!(file.hosts[1].address(), "10.0.0.2");
     }

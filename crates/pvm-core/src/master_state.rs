@@ -10,7 +10,7 @@ use std::net::IpAddr;
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub enum MasterState {
     /// What there is once.
-    Machine(MachineState),
+    Machine(Box<MachineState>),
     /// An entry of a mailbox. Entries come in the order in which their classes were made.
     Entry(MailboxEntry),
     /// A group.

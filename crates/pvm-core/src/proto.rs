@@ -16,7 +16,7 @@ pub use serde_bytes::ByteBuf;
 
 /// The version of the protocol. The daemon refuses a task of another version with `PvmBadVersion`. A test compares
 /// the formats of the frames with `formats/tasks.txt`.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// A frame between a task and its daemon. The longest one holds an entry of a mailbox.
 ///
@@ -524,8 +524,33 @@ pub struct Host {
     pub dsig: i32,
     /// Whether the host takes no new tasks, because it is to leave the machine.
     pub is_draining: bool,
-    /// Whether the host decides what concerns the whole machine.
-    pub is_master: bool,
+    pub office: Office,
+}
+
+/// What a host is for the whole machine.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Office {
+    /// Nothing.
+    #[default]
+    None,
+    /// It decides what concerns the whole machine.
+    Master,
+    /// It becomes the master if that one is lost.
+    Deputy,
+    /// It votes when the master and the deputy cannot hear each other.
+    Council,
+}
+
+impl Office {
+    /// Returns its name, or an empty text for `None`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Office::None => "",
+            Office::Master => "master",
+            Office::Deputy => "deputy",
+            Office::Council => "council",
+        }
+    }
 }
 
 /// `struct pvmtaskinfo`.

@@ -6,7 +6,7 @@ use crate::trace_text::TraceText;
 use crate::variables::Variables;
 use crate::{shape, words};
 use pvm_core::codes::Code;
-use pvm_core::proto::{self, ByteBuf, Host, Reply, Request, Spawn, TraceSettings};
+use pvm_core::proto::{self, ByteBuf, Host, Office, Reply, Request, Spawn, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_core::trace::{self, Part, Stamp};
 use pvm_fuzz::{Target, file, part};
@@ -143,7 +143,7 @@ fn trace_files(bytes: &[u8]) {
         speed: 1,
         dsig: 0,
         is_draining: false,
-        is_master: false,
+        office: Office::None,
     };
     assert!(text.host(&host, start).contains("host_add"));
     for kind in [OutputKind::Begin, OutputKind::Line(bytes.to_vec()), OutputKind::End] {

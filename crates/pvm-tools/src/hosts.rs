@@ -232,7 +232,7 @@ mod tests {
             speed: 1,
             dsig: 1,
             is_draining: false,
-            is_master: false,
+            office: pvm_core::proto::Office::None,
         };
         let wanted = of_words(&words(&["vm,$vm,$h2,h2", "h3 ip=10.0.0.3", "h3", "10.0.0.2:2"])).unwrap();
         let asked = to_ask(&wanted, &[host("vm"), host("h2")]);

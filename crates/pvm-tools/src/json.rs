@@ -1,7 +1,7 @@
 //! `--json`: the output of `conf`, `ps`, `jobs`, `up` and `down` as JSON, for programs.
 use crate::shape;
 use pvm_core::codes;
-use pvm_core::proto::{GroupPlace, Host, TaskInfo};
+use pvm_core::proto::{GroupPlace, Host, Office, TaskInfo};
 use pvm_core::tid::Tid;
 use serde_json::{Value, json};
 
@@ -17,7 +17,8 @@ pub fn configuration(hosts: &[Host], formats: i32) -> Value {
                 "speed": host.speed,
                 "data_signature": format!("0x{:08x}", host.dsig),
                 "draining": host.is_draining,
-                "master": host.is_master,
+                "master": host.office == Office::Master,
+                "office": host.office.name(),
             })
         })
         .collect();

@@ -1,7 +1,7 @@
 //! The layout of the console's tables. Scripts parse these columns.
 use pvm_core::codes::{self, Code};
 use pvm_core::hostfile;
-use pvm_core::proto::{GroupPlace, Host, Mailbox, TaskInfo};
+use pvm_core::proto::{GroupPlace, Host, Mailbox, Office, TaskInfo};
 use pvm_core::tid::Tid;
 use std::fmt::Write;
 
@@ -30,8 +30,8 @@ pub fn parse_tid(text: &str) -> Tid {
     Tid(u32::from_str_radix(digits, 16).unwrap_or(0))
 }
 
-/// Returns the output of `conf`. `shows_master`: which host is the master, too (`-v`).
-pub fn configuration(hosts: &[Host], formats: i32, shows_master: bool) -> String {
+/// Returns the output of `conf`. `shows_offices`: what each host is for the machine, too (`-v`).
+pub fn configuration(hosts: &[Host], formats: i32, shows_offices: bool) -> String {
     let formats = usize::try_from(formats).unwrap_or(0);
     let mut text = format!(
         "{} host{}, {} data format{}\n{:>24} {:>8} {:>8}{:>8} {:>10}\n",
@@ -48,14 +48,15 @@ pub fn configuration(hosts: &[Host], formats: i32, shows_master: bool) -> String
     for host in hosts {
         let _ = writeln!(
             text,
-            "{:>24} {:>8x} {:>8}{:>8} 0x{:08x}{}{}",
+            "{:>24} {:>8x} {:>8}{:>8} 0x{:08x}{}{}{}",
             host.name,
             host.tid.0,
             host.arch,
             host.speed,
             host.dsig,
             if host.is_draining { " draining" } else { "" },
-            if host.is_master && shows_master { " master" } else { "" }
+            if shows_offices && host.office != Office::None { " " } else { "" },
+            if shows_offices { host.office.name() } else { "" }
         );
     }
     text
@@ -247,7 +248,7 @@ mod tests {
             speed: 1000,
             dsig: codes::DSIG_X86_64,
             is_draining: false,
-            is_master: false,
+            office: Office::None,
         }
     }
 

@@ -330,7 +330,7 @@ impl Deputies {
         match piece {
             Backup::Begin => {}
             Backup::State(state) => match *state {
-                MasterState::Machine(machine) => shadow.machine = machine,
+                MasterState::Machine(machine) => shadow.machine = *machine,
                 MasterState::Entry(entry) => shadow.mailboxes.take_entry(entry),
                 MasterState::Group(group) => shadow.groups.take(group),
             },

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::proto::Message;
     use crate::tid::Tid;
-    use crate::wire::StartNews;
+    use crate::wire::{Backup, StartNews};
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -153,12 +153,21 @@ mod tests {
         assert_eq!(taken(&mut fences, frame(2)), None);
     }
 
-    /// A new data link must not wait for what waits for it.
+    /// A new data link must not wait for what waits for it. What is said about the deputy keeps its own order.
     #[test]
-    fn frames_about_the_link_itself_never_wait() {
+    fn frames_about_the_link_itself_or_the_deputy_never_wait() {
         let mut fences = Fences::default();
         taken(&mut fences, Frame::Fence);
-        for frame in [Frame::Beat, Frame::Suspect(Tid(1)), Frame::DataLost { number: 1 }] {
+        let of_link = [Frame::Beat, Frame::Suspect(Tid(1)), Frame::DataLost { number: 1 }];
+        let host = Tid::host_number(2);
+        let of_deputy = [
+            Frame::Backup(Backup::Begin),
+            Frame::BackupKept { number: 1 },
+            Frame::Deputy { host },
+            Frame::Depose { deputy: host, number: 1 },
+            Frame::Deposed { number: 1 },
+        ];
+        for frame in of_link.into_iter().chain(of_deputy) {
             assert_eq!(taken(&mut fences, frame.clone()), Some(frame));
         }
     }

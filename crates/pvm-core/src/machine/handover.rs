@@ -107,7 +107,7 @@ impl Parts {
     pub fn master_state(&self, core: &Core) -> Vec<MasterState> {
         let entries = self.mailboxes.entries().map(MasterState::Entry);
         let groups = self.groups.groups_of_master().map(MasterState::Group);
-        [MasterState::Machine(self.machine_state(core))].into_iter().chain(entries).chain(groups).collect()
+        [MasterState::Machine(Box::new(self.machine_state(core)))].into_iter().chain(entries).chain(groups).collect()
     }
 
     /// Returns what there is once.

@@ -1,7 +1,8 @@
 //! The host table: the hosts of the machine and their names (contract 2.7).
+use super::council::Council;
 use super::settings::{HostSettings, Rank, Settings};
 use crate::codes::Code;
-use crate::proto::{Host, Reply};
+use crate::proto::{Host, Office, Reply};
 use crate::tid::{HOST_MASK, HOST_SHIFT, Tid};
 use crate::wire::HostEntry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -270,8 +271,16 @@ impl HostTable {
 
     // ----- what tasks ask
 
-    /// Returns the hosts, as `pvm_config` reports them.
-    pub fn list(&self) -> Vec<Host> {
+    /// Returns the hosts, as `pvm_config` reports them. `deputy`: the deputy of the master, as far as this host knows.
+    pub fn list(&self, deputy: Option<Tid>) -> Vec<Host> {
+        let hosts: Vec<Tid> = self.tids().collect();
+        let council = deputy.map(|deputy| Council::of(&hosts, self.master, deputy)).filter(Council::decides);
+        let office = |host: Tid| match host {
+            host if host == self.master => Office::Master,
+            host if deputy == Some(host) => Office::Deputy,
+            host if council.as_ref().is_some_and(|council| council.members().any(|one| one == host)) => Office::Council,
+            _ => Office::None,
+        };
         let host = |HostRecord { entry, .. }: &HostRecord| Host {
             tid: entry.tid,
             name: entry.name.clone(),
@@ -279,14 +288,14 @@ impl HostTable {
             speed: entry.speed,
             dsig: entry.dsig,
             is_draining: entry.is_draining,
-            is_master: entry.tid == self.master,
+            office: office(entry.tid),
         };
         self.records().map(host).collect()
     }
     /// Answers `pvm_config`.
-    pub fn config(&self) -> Reply {
+    pub fn config(&self, deputy: Option<Tid>) -> Reply {
         let formats: BTreeSet<i32> = self.records().map(|record| record.entry.dsig).collect();
-        Reply::Hosts { hosts: self.list(), formats: formats.len() as i32 }
+        Reply::Hosts { hosts: self.list(deputy), formats: formats.len() as i32 }
     }
     /// Answers `pvm_mstat`.
     pub fn status(&self, name: &[u8]) -> Result<Reply, Code> {

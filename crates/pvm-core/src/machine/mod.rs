@@ -177,7 +177,7 @@ impl Machine {
     }
     /// Returns the hosts of the machine, as `pvm_config` reports them.
     pub fn host_list(&self) -> Vec<Host> {
-        self.core.hosts.list()
+        self.core.hosts.list(self.core.deputy)
     }
     /// Returns whether that host is in the table, possibly still joining.
     pub fn has_host(&self, tid: Tid) -> bool {

@@ -44,7 +44,7 @@ impl Parts {
             }
             Request::Spawn(spawn) => return self.spawns.spawn(core, spawn::Asker::Task { tid: from, wait }, spawn),
             Request::Siblings => return self.spawns.siblings(core, from, wait),
-            Request::Config => Ok(core.hosts.config()),
+            Request::Config => Ok(core.hosts.config(core.deputy)),
             // Only a host that is told to end asks itself for that. No other host can be the master.
             Request::DeleteHosts(_) if from == core.own_host() => return self.halt(core, None),
             Request::AddHosts(names) => {

@@ -68,7 +68,7 @@ impl Parts {
             changes.push(Backup::Servers(core.roles.common()));
         }
         if std::mem::take(&mut core.changes.machine) {
-            changes.push(Backup::State(Box::new(MasterState::Machine(self.machine_state(core)))));
+            changes.push(Backup::State(Box::new(MasterState::Machine(Box::new(self.machine_state(core))))));
         }
         changes
     }

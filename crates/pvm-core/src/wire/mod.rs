@@ -321,11 +321,16 @@ pub enum Frame {
 
 impl Frame {
     /// Returns whether the frame, on a control link, comes after what its host has sent before in flows. Others are about
-    /// the links themselves: a link must not wait for another one. No task can see the log.
+    /// the links themselves: a link must not wait for another one. Or no task can see them: the log, and what concerns the
+    /// deputy, in its own order.
     pub fn is_ordered(&self) -> bool {
-        use Frame::{Backup, BackupKept, Beat, DataCall, DataLost, Log, PleaseConnect, Suspect};
+        use Frame::{
+            Backup, BackupKept, Beat, DataCall, DataLost, Depose, Deposed, Deputy, Log, PleaseConnect, Suspect,
+        };
         let is_of_links = matches!(self, Beat | Suspect(_) | PleaseConnect { .. } | DataLost { .. } | DataCall { .. });
-        !is_of_links && !matches!(self, Log { .. } | Backup(_) | BackupKept { .. })
+        let is_of_deputy =
+            matches!(self, Backup(_) | BackupKept { .. } | Deputy { .. } | Depose { .. } | Deposed { .. });
+        !is_of_links && !is_of_deputy && !matches!(self, Log { .. })
     }
 }
 

@@ -19,7 +19,7 @@ fn finish(call: &mut Call<'_, '_>, function: &str, result: Result<String, Code>)
 }
 
 pub fn conf(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
-    let shows_master = match call.words.get(1).map(String::as_str) {
+    let shows_offices = match call.words.get(1).map(String::as_str) {
         None => false,
         Some("-v") => true,
         Some("-g") => return groups(call, as_json),
@@ -30,7 +30,7 @@ pub fn conf(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
     };
     let result = control::hosts(call.control).map(|(hosts, formats)| match as_json {
         true => json::text(&json::configuration(&hosts, formats)),
-        false => shape::configuration(&hosts, formats, shows_master),
+        false => shape::configuration(&hosts, formats, shows_offices),
     });
     finish(call, "pvm_config", result)
 }

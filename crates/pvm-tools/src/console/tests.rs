@@ -2,7 +2,7 @@
 use super::*;
 use crate::control::SpawnCall;
 use pvm_core::codes;
-use pvm_core::proto::{GroupPlace, Host, Mailbox, Reply, Request, Spawn, TaskInfo, TraceSettings};
+use pvm_core::proto::{GroupPlace, Host, Mailbox, Office, Reply, Request, Spawn, TaskInfo, TraceSettings};
 use pvm_core::tid::Tid;
 use pvm_task::{OutputEvent, OutputKind};
 use serde_bytes::ByteBuf;
@@ -34,7 +34,7 @@ impl Control for Fake {
                     speed: 1000,
                     dsig: codes::DSIG_X86_64,
                     is_draining: false,
-                    is_master: true,
+                    office: Office::Master,
                 }],
                 formats: 1,
             },

@@ -117,8 +117,9 @@ impl JoiningHost {
         let mut aliases = std::mem::take(&mut self.aliases);
         aliases.extend(self.resolved.iter().map(IpAddr::to_string).chain(names));
         let speed = line.options.speed.unwrap_or(SPEED_DEFAULT);
-        let (tid, name, Options { node, groups, .. }) = (self.tid, line.name().to_owned(), line.options.clone());
-        let is_draining = false;
+        let (tid, name) = (self.tid, line.name().to_owned());
+        let Options { node, groups, tasks, .. } = line.options.clone();
+        let is_draining = tasks == Some(false);
         let entry = HostEntry { tid, name, aliases, arch, speed, node, groups, is_draining, dsig, addresses, key };
         self.entry = Some(entry);
         self.state = JoinState::Started;

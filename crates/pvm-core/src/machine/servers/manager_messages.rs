@@ -3,7 +3,7 @@ use crate::codes::{
     Code, HOST_COMPL, SM_ADDHOST, SM_CONFIG, SM_DELHOST, SM_NOTIFY, SM_SPAWN, SM_TASK, TASK_ARCH, TASK_HOST,
 };
 use crate::encoding::{Reader, Writer};
-use crate::proto::{ByteBuf, Host, Reply, Request, Spawn, TaskInfo, TraceSettings};
+use crate::proto::{ByteBuf, Host, Office, Reply, Request, Spawn, TaskInfo, TraceSettings};
 use crate::tid::Tid;
 
 /// Writes a count and that many strings.
@@ -95,7 +95,7 @@ fn read_host(body: &mut Reader<'_>) -> Option<Host> {
         speed: body.int()?,
         dsig: body.int()?,
         is_draining: false,
-        is_master: false,
+        office: Office::None,
     })
 }
 

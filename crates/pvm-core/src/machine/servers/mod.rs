@@ -144,7 +144,7 @@ impl Servers {
         }
         self.broadcast_servers(core);
         match manager && on {
-            true => Ok(Reply::Manager { previous: previous.unwrap_or(Tid::NONE), hosts: core.hosts.list() }),
+            true => Ok(Reply::Manager { previous: previous.unwrap_or(Tid::NONE), hosts: core.hosts.list(core.deputy) }),
             false => Ok(Reply::Int(0)),
         }
     }

@@ -5,6 +5,7 @@ use super::several_hosts::names;
 use super::world::text;
 use super::*;
 use crate::codes::MBOX_PERSISTENT;
+use crate::proto::Office;
 use crate::wire::Backup;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,44 @@ fn the_deputy_takes_the_place_of_a_silent_master() {
         assert_eq!((fleet.living().len(), fleet.master()), (count - 1, Some(Fleet::host(2))), "seed {seed}");
         fleet.check_tables();
         known.check(&mut fleet);
+    }
+}
+
+#[test]
+fn every_host_knows_the_council() {
+    for (count, members) in [(1, vec![]), (2, vec![]), (3, vec![3]), (15, vec![3]), (16, vec![3, 4, 5])] {
+        let mut fleet = Fleet::new(count, 3);
+        fleet.settle();
+        for host in fleet.living() {
+            let office = |number: u32| match number {
+                1 => Office::Master,
+                2 => Office::Deputy,
+                number if members.contains(&number) => Office::Council,
+                _ => Office::None,
+            };
+            let offices: Vec<Office> = fleet.machine(host).host_list().iter().map(|host| host.office).collect();
+            assert_eq!(offices, (1..=count as u32).map(office).collect::<Vec<_>>(), "{host}");
+        }
+    }
+}
+
+#[test]
+fn a_third_host_that_takes_no_tasks_decides_between_two() {
+    for seed in 1..=SEEDS {
+        let silent = [MASTER, Fleet::host(2)][seed as usize % 2];
+        let mut fleet = Fleet::new(3, seed);
+        let [one, two] = [1, 2].map(|host| fleet.task(Fleet::host(host)));
+        let left = if silent == MASTER { two } else { one };
+        fleet.ask(left, Request::DrainHosts { names: names(&["h3"]), drain: true });
+        fleet.ask(left, put("kept", left, 0));
+        fleet.freeze(silent);
+        fleet.pass(TIMEOUT + Duration::from_secs(5));
+        fleet.nodes.remove(&silent);
+        assert_eq!((fleet.master(), fleet.ask(left, put("new", left, 0))), (Some(left.host()), Some(Reply::Int(0))));
+        let Some(Reply::Mailboxes(boxes)) = fleet.ask(left, Request::MailboxInfo { pattern: text("") }) else {
+            panic!()
+        };
+        assert_eq!(boxes.len(), 2, "seed {seed}");
     }
 }
 
