@@ -10,12 +10,17 @@ tables() {
     shift
     for host; do
         wait_for not_listed "$left" "$host"
+        wait_for knows_deputy "$host"
         echo "$host says:"
-        "$PVM_RSH" "$host" pvm conf -v
+        # Either of the two others may be the deputy.
+        "$PVM_RSH" "$host" pvm conf -v | sed -E 's/ (deputy|council)$/ votes/'
     done
 }
 not_listed() {
     "$PVM_RSH" "$2" pvm conf > known && ! grep -q " $1 " known
+}
+knows_deputy() {
+    "$PVM_RSH" "$1" pvm conf -v > known && grep -q " deputy$" known
 }
 ended() {
     ! "$PVM_RSH" "$1" pvm conf
