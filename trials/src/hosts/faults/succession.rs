@@ -94,14 +94,14 @@ fn requests(network: &Network, times: &mut [Vec<f64>]) -> Result<()> {
     let killed = now();
     signal(daemon, Signal::KILL);
     tasks.iter_mut().for_each(|task| task.tell("go"));
-    for (task, times) in tasks.iter_mut().zip(times) {
+    for ((task, times), what) in tasks.iter_mut().zip(times).zip(MEASURES) {
         task.wait("the request", LIMIT, |lines| lines.iter().any(|line| line.starts_with("done ")))?;
         let said = task.last("done ");
         let mut words = said.split(' ').skip(1).map(str::parse::<f64>);
         let (Some(Ok(time)), Some(Ok(failures))) = (words.next(), words.next()) else { anyhow::bail!(said) };
         times.push(time / 1e3 - killed / 1e3);
         if failures > 0.0 {
-            println!("         {failures} requests have failed before one succeeded");
+            println!("         {what}: {failures} requests have failed before");
         }
         task.tell("end");
     }
