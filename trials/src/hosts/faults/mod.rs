@@ -393,6 +393,10 @@ impl<'a> Run<'a> {
             for line in &lines[lines.len().saturating_sub(LOG_LINES)..] {
                 println!("    {}: {line}", host.name);
             }
+            // What stands still may wait in a connection.
+            let connections = host.sh("ss -HtnpoiO").unwrap_or_default();
+            let is_waiting = |line: &&str| line.split_whitespace().skip(1).take(2).any(|bytes| bytes != "0");
+            connections.lines().filter(is_waiting).for_each(|line| println!("    {}: {line}", host.name));
         }
     }
 }
