@@ -231,7 +231,7 @@ static char byte_at(int number, int place)
 
 static int size_of(int number)
 {
-    return number % 10 ? number * 37 % 2000 : number * 4321 % BYTES_MAX;
+    return number % 3 ? number * 37 % 2000 : number * 4321 % BYTES_MAX;
 }
 
 static int put(int number)
@@ -286,14 +286,17 @@ static void puts_and_takes(void)
     }
     if (number == PUTS_MAX)
         is_told(-1);
-    if (pvm_getmboxinfo(NAME, &count, &classes) < 0 || count != 1 || classes[0].mi_nentries != number - first)
-        error("other entries than were put", count, count ? classes[0].mi_nentries : 0, number - first);
-    for (i = first; i < number; i++) {
-        for (found = 0; found < classes[0].mi_nentries && classes[0].mi_indices[found] != indexes[i]; found++)
+    if (pvm_getmboxinfo(NAME, &count, &classes) < 0 || count != 1)
+        error("pvm_getmboxinfo", count, 0, 0);
+    for (i = 0; i < classes[0].mi_nentries; i++) {
+        for (found = first; found < number && classes[0].mi_indices[i] != indexes[found]; found++)
             ;
-        if (found == classes[0].mi_nentries)
-            error("an entry is not listed", i, indexes[i], 0);
+        if (found == number && pvm_recvinfo(NAME, classes[0].mi_indices[i], 0) > 0 && pvm_upkint(&found, 1, 1) == PvmOk)
+            error("an entry too many: its number and index, and the index that is right or was", found,
+                  classes[0].mi_indices[i], indexes[found]);
     }
+    if (classes[0].mi_nentries != number - first)
+        error("entries are missing", number - first, classes[0].mi_nentries, 0);
     for (i = first; i < number; i++) {
         get(i, indexes[i], 0);
         take(i, indexes[i]);

@@ -89,7 +89,9 @@ impl Membership {
         let call = match (how, call.unwrap_or_else(|| next_call(core, host))) {
             // Only a daemon that ends closes its connection so: what remains is to prove it.
             (LinkBreak::Ended, Call::At(_)) => Call::At(now),
-            (LinkBreak::Lost, Call::At(when)) if is_first => Call::At(when.min(now + timeout / FIRST_TURNS_PER_TIMEOUT)),
+            (LinkBreak::Lost, Call::At(when)) if is_first => {
+                Call::At(when.min(now + timeout / FIRST_TURNS_PER_TIMEOUT))
+            }
             (_, call) => call,
         };
         if call == Call::Awaited && how == LinkBreak::Ended {
