@@ -134,6 +134,24 @@ fn a_call_for_a_control_link_to_one_that_is_gone_from_where_it_was_ends_at_once(
 }
 
 #[test]
+fn one_that_ends_while_it_is_called_is_called_again_soon() {
+    let mut caller = connector();
+    let key = connector().identity().public();
+    // The system has accepted the connection, and resets it.
+    let dying = TcpListener::bind("127.0.0.1:0").unwrap();
+    let was_at = dying.local_addr().unwrap();
+    caller.connect_control(7, &[was_at], Some(was_at.ip()), key, PATIENCE, Instant::now());
+    caller.step(Instant::now());
+    drop(dying);
+    while caller.pending() > 0 {
+        caller.step(Instant::now());
+    }
+    assert!(caller.next_wakeup().is_some_and(|when| when <= Instant::now() + Duration::from_millis(50)));
+    let failed = await_events(&mut caller, 1).remove(0);
+    assert!(matches!(failed, ConnectEvent::Failed { ticket: 7, failure: Failure::Absent, .. }), "{failed:?}");
+}
+
+#[test]
 fn a_call_that_fails_at_once_is_told_at_once() {
     let (mut caller, called) = acquainted();
     caller.connect_pair(7, &[], called.identity().public(), Security::Encrypted, PATIENCE, Instant::now());

@@ -1,7 +1,7 @@
 /* Tasks on all hosts receive multicasts while hosts are killed, leave and join, and datagrams are lost.
- *   multicasts COUNT SEED [HOST]
- * is the chief: it starts a sender on each of the first two hosts of the table, which must stay, and a receiver on every
- * host, also on those that are added later. The senders together multicast COUNT messages of 1 B to 1 MiB by all
+ *   multicasts COUNT SEED [HOST|-last]
+ * is the chief: it starts a sender on each of the first two hosts of the table (with `-last`, of the last two), which must
+ * stay, and a receiver on every host, also on those that are added later. The senders together multicast COUNT messages of 1 B to 1 MiB by all
  * ways. Each receiver checks that the messages of each sender arrive once, in order and unchanged, from the first that
  * was sent to it up to the last. Nothing is expected from the receivers on HOST. The chief prints `running`, `joined TID`, `gone TID`, `error TEXT`, and at the end
  * `settled receivers=N messages=N`.
@@ -225,7 +225,7 @@ static int lacks_a_report(void)
     return 0;
 }
 
-static int chief(int count, int seed)
+static int chief(int count, int seed, int is_last)
 {
     struct pvmhostinfo *hosts;
     int host_count, i, done = 0, messages = 0, receivers = 0, message;
@@ -234,7 +234,7 @@ static int chief(int count, int seed)
     pvm_config(&host_count, NULL, &hosts);
     for (i = 0; i < SENDERS; i++) {
         int words[2] = {count / SENDERS, seed * SENDERS + i};
-        all.senders[i] = spawn_on(hosts[i].hi_name, "sender");
+        all.senders[i] = spawn_on(hosts[is_last ? host_count - 1 - i : i].hi_name, "sender");
         if (all.senders[i] < 0)
             return 1;
         pvm_notify(PvmTaskExit, GONE, 1, &all.senders[i]);
@@ -303,6 +303,7 @@ int main(int argc, char **argv)
         return sender();
     if (argc == 2 && strcmp(argv[1], "receiver") == 0)
         return receiver();
-    silent = argc == 4 ? argv[3] : NULL;
-    return argc >= 3 ? chief(atoi(argv[1]), atoi(argv[2])) : 2;
+    int is_last = argc == 4 && strcmp(argv[3], "-last") == 0;
+    silent = argc == 4 && !is_last ? argv[3] : NULL;
+    return argc >= 3 ? chief(atoi(argv[1]), atoi(argv[2]), is_last) : 2;
 }

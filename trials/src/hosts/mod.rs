@@ -20,7 +20,7 @@ use crate::counts::Counts;
 use crate::failures;
 use anyhow::{Result, bail};
 use faults::multicasts::{self, MulticastPlan};
-use faults::{Fault, Plan};
+use faults::{Fault, Plan, succession};
 use lexopt::prelude::*;
 use network::{Network, Wiring};
 use scenario::Stage;
@@ -42,7 +42,9 @@ hosts --faults [--fault NAME]... [--seeds N] [--first-seed N] [--jobs N] [--fabr
   --faults       hosts, tasks and links fail while tasks talk; with each seed from the first on
 hosts --multicasts N [--attacked] [--seeds N] [--first-seed N]
   --multicasts N N multicasts while datagrams are lost, and hosts are killed, leave and join
-  --attacked     while a host lies about multicasts, and a stranger sends false datagrams";
+  --attacked     while a host lies about multicasts, and a stranger sends false datagrams
+hosts --succession N
+  --succession N N times, how long requests and a stream of messages take when the first daemon is killed";
 
 /// The provider of libfabric that has nothing to wait for, and starts no threads.
 pub const WITHOUT_DESCRIPTOR: &str = "udp;ofi_rxd";
@@ -75,6 +77,8 @@ struct Options {
     /// The number of multicasts and the seed to run, inside the sandbox.
     one_multicasts: Option<(u64, u64)>,
     attacked: bool,
+    /// How often to measure the succession.
+    succession: Option<u64>,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
@@ -93,6 +97,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         multicasts: None,
         one_multicasts: None,
         attacked: false,
+        succession: None,
     };
     let (mut one, mut seed, mut with_faults, mut hosts) = (None, 1, false, None);
     let (mut multicasts, mut one_seed) = (None, None);
@@ -118,6 +123,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             Long("one-fault") => one = Some(Fault::of_name(&parser.value()?.string()?)?),
             Long("multicasts") => multicasts = Some(parser.value()?.parse()?),
             Long("attacked") => options.attacked = true,
+            Long("succession") => options.succession = Some(parser.value()?.parse()?),
             Long("one-seed") => one_seed = Some(parser.value()?.parse()?),
             Long("seed") => seed = parser.value()?.parse()?,
             Long("as-it-is") => {}
@@ -161,6 +167,9 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
     if let Some(plan) = &options.multicasts {
         return multicasts::counted(plan);
     }
+    if let Some(runs) = options.succession {
+        return succession::counted(runs);
+    }
     if let Some(plan) = &options.faults {
         return faults::counted(plan, options.side.unwrap_or(Side::Ours));
     }
@@ -193,6 +202,9 @@ impl Options {
 fn inside(folder: &Path, options: &Options) -> Result<()> {
     if let Some((count, seed)) = options.one_multicasts {
         return multicasts::inside(folder, count, seed, options.attacked);
+    }
+    if let Some(runs) = options.succession {
+        return succession::inside(folder, runs);
     }
     if let Some((fault, seed)) = options.one {
         return faults::inside(folder, fault, seed, options.side.unwrap_or(Side::Ours), options.fabric.as_deref());

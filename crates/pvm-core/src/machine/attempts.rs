@@ -25,7 +25,7 @@ impl Attempts {
     /// Returns when the next attempt is to begin: at once if the last one was long ago, else after a pause. The pauses grow,
     /// so that neither a broken network nor a malicious host keeps this host busy.
     pub fn next(&mut self, now: Time, timeout: Duration) -> Time {
-        if now >= self.last + timeout {
+        if self.is_first(now, timeout) {
             self.count = 0;
         }
         let longest = timeout / LONGEST_PAUSES_PER_TIMEOUT;
@@ -34,6 +34,11 @@ impl Attempts {
             count => (PAUSE_LEAST * (1 << (count - 1).min(10))).min(longest),
         };
         now.max(self.last + pause)
+    }
+
+    /// Returns whether the next attempt is not one of several in a row.
+    pub fn is_first(&self, now: Time, timeout: Duration) -> bool {
+        self.count == 0 || now >= self.last + timeout
     }
 
     /// Begins an attempt.

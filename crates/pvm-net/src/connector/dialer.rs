@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 const LEAD_TIME: Duration = Duration::from_millis(300);
 /// Pause before all addresses are tried once more.
 const PAUSE: Duration = Duration::from_millis(200);
+/// The same in a call for a control link, from the failure of the last address on. A daemon that dies resets the
+/// connections that its system has accepted for it; only the next attempt proves that nobody is there.
+const CONTROL_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a call is for.
 pub enum Purpose {
@@ -262,6 +265,7 @@ impl Dialer {
 
     /// Records the error of an address, and makes the next address due at once.
     fn on_address_failed(&mut self, ticket: u64, address: SocketAddr, obstacle: Obstacle, now: Instant) {
+        let is_waiting = self.attempts.values().any(|attempt| attempt.ticket == ticket);
         let Some(dial) = self.dials.get_mut(&ticket) else { return };
         if let Some(index) = dial.addresses.iter().position(|it| *it == address) {
             dial.obstacles[index] = Some(obstacle);
@@ -273,6 +277,8 @@ impl Dialer {
             (dial.settled, dial.next, dial.next_at) = (false, 0, now + PAUSE);
         } else if dial.next != 0 {
             dial.next_at = now;
+        } else if !is_waiting && matches!(dial.purpose, Purpose::Control { .. }) {
+            dial.next_at = dial.next_at.min(now + CONTROL_PAUSE);
         }
     }
 

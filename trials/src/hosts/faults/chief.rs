@@ -46,6 +46,30 @@ impl Chief {
         self.lines.iter().filter(|line| line.starts_with(beginning)).count()
     }
 
+    /// Returns whether a line has come that begins with this text.
+    pub fn heard_of(&mut self, beginning: &str) -> bool {
+        while let Ok(Some(line)) = self.process.next_line(Duration::ZERO) {
+            self.lines.push(line);
+        }
+        self.count(beginning) > 0
+    }
+
+    /// Returns the last line that begins with this text.
+    pub fn last(&self, beginning: &str) -> String {
+        self.lines.iter().rfind(|line| line.starts_with(beginning)).cloned().unwrap_or_default()
+    }
+
+    /// Sends a command.
+    pub fn tell(&mut self, line: &str) {
+        self.process.send(line);
+    }
+
+    /// Waits until the process has ended well.
+    pub fn wait_for_end(&mut self) -> Result<()> {
+        ensure!(self.process.end(END_TIME)?, "the program ended badly: {}", self.process.ending());
+        Ok(())
+    }
+
     /// Makes the tasks compare their accounts, and returns the result.
     pub fn settle(&mut self) -> Result<String> {
         let before = self.count("settled ");
@@ -53,14 +77,13 @@ impl Chief {
         self.wait("the accounts", SETTLE_TIME, |lines| {
             lines.iter().filter(|line| line.starts_with("settled ")).count() > before
         })?;
-        Ok(self.lines.iter().rfind(|line| line.starts_with("settled ")).cloned().unwrap_or_default())
+        Ok(self.last("settled "))
     }
 
     /// Ends all tasks.
     pub fn end(&mut self) -> Result<()> {
         self.process.send("end");
         self.wait("the end", END_TIME, |lines| lines.iter().any(|line| line == "ended"))?;
-        ensure!(self.process.end(END_TIME)?, "the chief ended badly: {}", self.process.ending());
-        Ok(())
+        self.wait_for_end()
     }
 }

@@ -3,6 +3,7 @@
 
 use super::Run;
 use super::chief::Chief;
+use super::during::Operation;
 use super::fabrics::{self, Way};
 use super::links;
 use crate::conform::execute::End;
@@ -17,6 +18,9 @@ use std::time::{Duration, Instant};
 pub const NOTICE_TIME: Duration = Duration::from_secs(20);
 /// The time within which a closed connection must be detected.
 const CLOSED_TIME: Duration = Duration::from_secs(5);
+/// The time within which two masters are killed, and what a daemon logs when it becomes the master.
+const SECOND_KILL_TIME: Duration = Duration::from_secs(1);
+const MASTER_NOW: &str = "this host is the master from now on";
 /// How long a daemon is stopped.
 const STOPPED_TIME: Duration = Duration::from_secs(30);
 /// How long a task is stopped: longer than its peers wait until they give a link up, which is 30 s.
@@ -57,6 +61,8 @@ pub enum Fault {
     MasterKilled,
     MasterStopped,
     MasterCut,
+    MastersKilled,
+    During(Operation),
     FirstHostDeleted,
     FirstHostDrained,
     FirstHostsDeleted,
@@ -81,13 +87,22 @@ pub enum Fault {
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Fault; 26] = [
+    pub const ALL: [Fault; 35] = [
         Fault::TaskKilled,
         Fault::TaskStopped,
         Fault::DaemonKilled,
         Fault::MasterKilled,
         Fault::MasterStopped,
         Fault::MasterCut,
+        Fault::MastersKilled,
+        Fault::During(Operation::Add),
+        Fault::During(Operation::Spawn),
+        Fault::During(Operation::Barrier),
+        Fault::During(Operation::Put),
+        Fault::During(Operation::Multicast),
+        Fault::During(Operation::Delete),
+        Fault::During(Operation::Halt),
+        Fault::During(Operation::Run),
         Fault::FirstHostDeleted,
         Fault::FirstHostDrained,
         Fault::FirstHostsDeleted,
@@ -119,6 +134,8 @@ impl Fault {
             Fault::MasterKilled => "master-killed",
             Fault::MasterStopped => "master-stopped",
             Fault::MasterCut => "master-cut",
+            Fault::MastersKilled => "masters-killed",
+            Fault::During(operation) => operation.name(),
             Fault::FirstHostDeleted => "first-host-deleted",
             Fault::FirstHostDrained => "first-host-drained",
             Fault::FirstHostsDeleted => "first-hosts-deleted",
@@ -151,6 +168,8 @@ impl Fault {
             Fault::MasterKilled => "SIGKILL of the first daemon",
             Fault::MasterStopped => "SIGSTOP of the first daemon for 30 s",
             Fault::MasterCut => "the first host is cut off for 60 s",
+            Fault::MastersKilled => "SIGKILL of the first daemon, then of the next master's",
+            Fault::During(operation) => operation.text(),
             Fault::FirstHostDeleted => "the first host is deleted",
             Fault::FirstHostDrained => "the first host is drained",
             Fault::FirstHostsDeleted => "the first host is deleted, then the next master's",
@@ -189,12 +208,18 @@ impl Fault {
     /// Returns whether the fault is about the first host, and those that become the master after it.
     pub fn is_of_first_hosts(self) -> bool {
         let is_move = matches!(self, Fault::FirstHostDeleted | Fault::FirstHostDrained | Fault::FirstHostsDeleted);
-        is_move || matches!(self, Fault::MasterKilled | Fault::MasterStopped | Fault::MasterCut)
+        let is_kill = matches!(self, Fault::MasterKilled | Fault::MastersKilled | Fault::During(_));
+        is_move || is_kill || matches!(self, Fault::MasterStopped | Fault::MasterCut)
     }
 
     /// Returns how many hosts the fault is about.
     pub fn victims(self) -> usize {
-        if self == Fault::FirstHostsDeleted { 2 } else { 1 }
+        if matches!(self, Fault::FirstHostsDeleted | Fault::MastersKilled) { 2 } else { 1 }
+    }
+
+    /// Returns how many hosts the network has that are not in the machine from the start.
+    pub fn spare_hosts(self) -> usize {
+        if let Fault::During(operation) = self { operation.spare_hosts() } else { 0 }
     }
 
     /// Returns whether the fault is one of a fabric, so that there must be one.
@@ -254,6 +279,8 @@ impl Fault {
                 }
                 lost(chief, 1, CLOSED_TIME)
             }
+            Fault::MastersKilled => kill_two_masters(run, chief),
+            Fault::During(operation) => operation.happen(run, chief),
             Fault::FirstHostDeleted | Fault::FirstHostDrained | Fault::FirstHostsDeleted => {
                 for index in run.victims() {
                     let any = run.random.usize(index..run.network.hosts().len());
@@ -345,8 +372,29 @@ fn next_master(run: &Run) -> Result<()> {
     Ok(())
 }
 
+/// Kills the first daemon, and within a second the one that has become the master.
+fn kill_two_masters(run: &mut Run, chief: &mut Chief) -> Result<()> {
+    let daemons: Vec<Option<u32>> = run.network.hosts().iter().map(Host::daemon).collect();
+    let began = Instant::now();
+    signal(daemons[0].context("a daemon there")?, Signal::KILL);
+    let is_master = |host: &Host| run.machine.log(host).contains(MASTER_NOW);
+    let mut next = None;
+    let is_there = wait_until(CLOSED_TIME, || {
+        next = run.network.hosts().iter().position(is_master);
+        next.is_some()
+    });
+    ensure!(is_there, "no next master");
+    ensure!(next == Some(1), "another host than the second is the next master: {next:?}");
+    let left = SECOND_KILL_TIME.saturating_sub(began.elapsed());
+    let pause = left.mul_f64(run.random.f64());
+    std::thread::sleep(pause);
+    signal(daemons[1].context("a daemon there")?, Signal::KILL);
+    println!("         the second master is killed {pause:?} after it has said that it is one");
+    lost(chief, 2, NOTICE_TIME)
+}
+
 /// Waits until the chief has received the notifies for the lost hosts and their tasks.
-fn lost(chief: &mut Chief, hosts: usize, time: Duration) -> Result<()> {
+pub fn lost(chief: &mut Chief, hosts: usize, time: Duration) -> Result<()> {
     let count = |lines: &[String], beginning: &str| lines.iter().filter(|line| line.starts_with(beginning)).count();
     chief.wait("the host's loss", time, |lines| count(lines, "lost ") >= hosts && count(lines, "exit ") >= 2 * hosts)
 }

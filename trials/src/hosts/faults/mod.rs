@@ -6,10 +6,12 @@
 
 mod attackers;
 mod chief;
+mod during;
 mod fabrics;
 mod kinds;
 mod links;
 pub mod multicasts;
+pub mod succession;
 
 use super::machine::Machine;
 use super::network::{Host, Network, Wiring};
@@ -22,6 +24,7 @@ use crate::failures;
 use crate::machine::wait_until;
 use anyhow::{Context, Result, bail, ensure};
 use chief::Chief;
+use during::Operation;
 pub use kinds::Fault;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,7 +74,8 @@ fn compile(name: &str) -> Result<()> {
         .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-unused-function", "-I"])
         .arg(tests.join("conform"));
     cc.arg("-I").arg(tests.join("hosts")).arg(tests.join(format!("hosts/faults/{name}.c")));
-    sh(cc.arg("-o").arg(program(name)).arg("-lpvm3"))?;
+    // The group functions have a library of their own in PVM 3.4.
+    sh(cc.arg("-o").arg(program(name)).args(["-Wl,--as-needed", "-lgpvm3", "-lpvm3"]))?;
     switch::compile()
 }
 
@@ -80,7 +84,9 @@ pub fn counted(plan: &Plan, side: Side) -> Result<Counts> {
     if let Some(obstacle) = tap::obstacle() {
         return Ok(Counts::skip(format_args!("faults: {obstacle}")));
     }
-    compile(PROGRAM)?;
+    for name in [PROGRAM, during::PROGRAM, multicasts::PROGRAM] {
+        compile(name)?;
+    }
     let possible = |fault: &Fault| plan.fabric.is_some() || !fault.needs_fabric();
     let faults = match plan.faults.is_empty() {
         true => Fault::ALL.into_iter().filter(possible).collect(),
@@ -137,7 +143,7 @@ fn in_sandbox(fault: Fault, seed: u64, side: Side, fabric: Option<&str>) -> bool
 
 /// Runs one fault, inside the sandbox.
 pub fn inside(folder: &Path, fault: Fault, seed: u64, side: Side, fabric: Option<&str>) -> Result<()> {
-    let network = Network::new(folder, HOSTS, Wiring::Switch(seed))?;
+    let network = Network::new(folder, HOSTS + fault.spare_hosts(), Wiring::Switch(seed))?;
     let mut run = Run::new(&network, fault, seed, side, fabric)?;
     let result = run.all();
     match &result {
@@ -161,6 +167,8 @@ pub struct Run<'a> {
     victim: usize,
     /// Whether that host will be lost, and those after it that have the fault, too.
     loses_victim: bool,
+    /// The hosts that were not in the machine from the start, and have been added.
+    joined: Vec<&'a str>,
     /// The provider of the fabric that messages may take.
     fabric: Option<&'a str>,
 }
@@ -176,7 +184,16 @@ impl<'a> Run<'a> {
         let wish = wish.into_iter().flatten().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let environment: Vec<(String, String)> = trusted.into_iter().chain(wish).collect();
         let machine = Machine::new(side, network, &environment)?;
-        Ok(Run { network, machine, fault, random, victim, loses_victim: fault.loses_host(), fabric })
+        Ok(Run {
+            network,
+            machine,
+            fault,
+            random,
+            victim,
+            loses_victim: fault.loses_host(),
+            joined: Vec::new(),
+            fabric,
+        })
     }
 
     fn victim(&self) -> &'a Host {
@@ -205,6 +222,9 @@ impl<'a> Run<'a> {
         if self.fault == Fault::MasterKilled && self.machine.side == Side::Theirs {
             return self.without_master();
         }
+        if self.fault == Fault::During(Operation::Halt) && during::halt(self)? {
+            return Ok("the machine has ended".to_owned());
+        }
         let fault = self.fault;
         fault.happen(self, &mut chief)?;
         let said = self.check_accounts(&mut chief)?;
@@ -231,15 +251,15 @@ impl<'a> Run<'a> {
         let longest = if self.fault == Fault::TaskKilled { 4_000_000 } else { 400_000 };
         let mut command = self.machine.command(self.chief_host(), &program(PROGRAM));
         command.arg(route).arg(longest.to_string());
-        command.args(self.network.hosts().iter().map(|host| host.name.as_str()));
+        command.args(self.network.hosts()[..HOSTS].iter().map(|host| host.name.as_str()));
         Chief::start(&mut command)
     }
 
     /// Returns the names of the hosts that must be in the table now.
     fn present(&self) -> Vec<&'a str> {
-        let hosts = self.network.hosts().iter().enumerate();
+        let hosts = self.network.hosts()[..HOSTS].iter().enumerate();
         let stays = |(index, _): &(usize, &Host)| !(self.loses_victim && self.victims().contains(index));
-        hosts.filter(stays).map(|(_, host)| host.name.as_str()).collect()
+        hosts.filter(stays).map(|(_, host)| host.name.as_str()).chain(self.joined.iter().copied()).collect()
     }
 
     /// Checks that all accounts agree with each other and with the fault.
@@ -311,13 +331,15 @@ impl<'a> Run<'a> {
         let names: Vec<String> = left().into_iter().map(super::network::name_of).collect();
         ensure!(ended, "left running on the lost hosts: {names:?}");
         let names: Vec<&str> = victims.iter().map(|host| host.name.as_str()).collect();
+        let added = names.len() + self.joined.len();
         self.machine.add_from(self.chief_host(), &names)?;
         chief.wait("the hosts to be added", AGREE_TIME, |lines| {
-            lines.iter().filter(|line| line.starts_with("added ")).count() == names.len()
+            lines.iter().filter(|line| line.starts_with("added ")).count() >= added
         })?;
         let all: Vec<&str> = self.network.hosts().iter().map(|host| host.name.as_str()).collect();
         self.check_tables(&all)?;
         self.check_accounts(chief).context("after the host's return")?;
+        ensure!(chief.count("added ") == added, "{} hosts are said to be added", chief.count("added "));
         Ok(())
     }
 
@@ -348,7 +370,12 @@ impl<'a> Run<'a> {
         let ended = wait_until(END_TIME, || left().is_empty());
         let names: Vec<String> = left().into_iter().map(super::network::name_of).collect();
         ensure!(ended, "left running after the halt from {}: {names:?}", host.name);
-        for host in self.network.hosts() {
+        self.check_files(present)
+    }
+
+    /// Checks that these hosts have no files of the machine any more.
+    fn check_files(&self, hosts: &[Host]) -> Result<()> {
+        for host in hosts {
             let files = std::fs::read_dir(host.path(&self.machine.temporary(host)))?.flatten();
             let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
             let left: Vec<String> = names.filter(|name| !name.starts_with("pvml.") && name != "filler").collect();
@@ -366,6 +393,10 @@ impl<'a> Run<'a> {
             for line in &lines[lines.len().saturating_sub(LOG_LINES)..] {
                 println!("    {}: {line}", host.name);
             }
+            // What stands still may wait in a connection.
+            let connections = host.sh("ss -HtnpoiO").unwrap_or_default();
+            let is_waiting = |line: &&str| line.split_whitespace().skip(1).take(2).any(|bytes| bytes != "0");
+            connections.lines().filter(is_waiting).for_each(|line| println!("    {}: {line}", host.name));
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct MulticastPlan {
 }
 
 /// The tasks' program, `tests/hosts/faults/multicasts.c`.
-const PROGRAM: &str = "multicasts";
+pub const PROGRAM: &str = "multicasts";
 
 /// Runs all seeds, each in a sandbox of its own.
 pub fn counted(plan: &MulticastPlan) -> Result<Counts> {

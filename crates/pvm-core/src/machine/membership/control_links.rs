@@ -21,6 +21,9 @@ use crate::wire::Frame;
 const QUIETS_PER_TIMEOUT: u32 = 2;
 /// The host with the higher number calls later by the host timeout divided by this.
 const TURNS_PER_TIMEOUT: u32 = 10;
+/// The same for the first call after a break that this host has noticed: the other host has noticed it, too, unless it has
+/// died. A daemon that is killed before it has read everything resets its connections, so a reset may be the first sign of that.
+const FIRST_TURNS_PER_TIMEOUT: u32 = 100;
 
 impl Membership {
     /// Handles the news that both links to the host are up.
@@ -81,9 +84,14 @@ impl Membership {
             Some(State::Quiet(call)) => Some(*call),
             _ => return,
         };
+        let (now, timeout) = (core.now, core.settings.host_timeout);
+        let is_first = core.links.get(host).is_some_and(|link| link.attempts.is_first(now, timeout));
         let call = match (how, call.unwrap_or_else(|| next_call(core, host))) {
             // Only a daemon that ends closes its connection so: what remains is to prove it.
-            (LinkBreak::Ended, Call::At(_)) => Call::At(core.now),
+            (LinkBreak::Ended, Call::At(_)) => Call::At(now),
+            (LinkBreak::Lost, Call::At(when)) if is_first => {
+                Call::At(when.min(now + timeout / FIRST_TURNS_PER_TIMEOUT))
+            }
             (_, call) => call,
         };
         if call == Call::Awaited && how == LinkBreak::Ended {
