@@ -5,6 +5,7 @@ use crate::{EnrollError, Environment, Filter, OutputEvent, Submit, Task};
 use pvm_core::codes::Code;
 use pvm_core::encoding::Reader;
 use pvm_core::proto::{Reply, Request};
+use pvm_core::state_line::Call;
 use pvm_core::tid::Tid;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -79,7 +80,8 @@ impl Session {
 
     /// Calls `attempt` until it returns a value or the time is over.
     fn wait_for<T>(&mut self, timeout: Option<Duration>, mut attempt: impl FnMut(&mut Task) -> Option<T>) -> Option<T> {
-        let mut waiter = Waiter::new(timeout);
+        // What a tool waits for concerns nobody.
+        let mut waiter = Waiter::new(Call::Daemon, timeout);
         loop {
             self.task.progress();
             if let Some(result) = attempt(&mut self.task) {
