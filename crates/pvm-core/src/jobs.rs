@@ -1,4 +1,5 @@
 //! Jobs: tasks that were started together, with all tasks that they spawned.
+use crate::codes::TASK_FORKED;
 use crate::proto::TaskInfo;
 use crate::tid::Tid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 enum Origin {
     Output(i32, i32, i32),
     Task(Tid),
+}
+
+/// Returns the tasks that the machine has started: only those belong to jobs.
+pub fn started(mut tasks: Vec<TaskInfo>) -> Vec<TaskInfo> {
+    tasks.retain(|task| task.flags & TASK_FORKED != 0);
+    tasks
 }
 
 /// Returns the jobs, numbered from 1, as far as the list of tasks shows them: tasks that were started together, with

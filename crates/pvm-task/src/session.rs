@@ -108,6 +108,26 @@ impl Session {
         self.wait_for(None, |task| task.poll_reply(&ticket)).unwrap_or(Err(Code::SysErr))
     }
 
+    /// Sends requests at once, and waits until all are answered, or the time is over: `None` stands for no answer.
+    pub fn request_all(&mut self, requests: Vec<Request>, limit: Duration) -> Vec<Option<Result<Reply, Code>>> {
+        let mut tickets: Vec<_> = requests.into_iter().map(|request| self.task.begin(request).map(Some)).collect();
+        let mut answers: Vec<Option<Result<Reply, Code>>> =
+            tickets.iter().map(|ticket| ticket.as_ref().err().map(|code| Err(*code))).collect();
+        self.wait_for(Some(limit), |task| {
+            for (ticket, answer) in tickets.iter_mut().zip(&mut answers) {
+                if let Ok(Some(open)) = ticket {
+                    *answer = task.poll_reply(open);
+                    if answer.is_some() {
+                        *ticket = Ok(None);
+                    }
+                }
+            }
+            answers.iter().all(Option::is_some).then_some(())
+        });
+        tickets.into_iter().flatten().flatten().for_each(|ticket| self.task.forget(ticket));
+        answers
+    }
+
     /// Sends a body that was written by `pvm_core::encoding::Writer` (`ENC_XDR`).
     pub fn send(&mut self, to: Tid, ctx: i32, tag: i32, body: &[u8]) -> Result<(), Code> {
         self.wait_for(None, |task| match task.send_body(to, ctx, tag, 0, body) {

@@ -1,7 +1,7 @@
 //! `pvm conf`, `pvm ps`, `pvm jobs`: print the state of the machine without a console.
 use crate::console::listing::{self, PsOptions};
 use crate::{cli, control, json, machine, shape};
-use pvm_core::codes::{self, Code};
+use pvm_core::codes::Code;
 use pvm_core::jobs;
 use pvm_core::tid::Tid;
 use pvm_task::Session;
@@ -70,7 +70,8 @@ pub fn jobs(arguments: &cli::Jobs) -> ExitCode {
         let (hosts, _) = control::hosts(session)?;
         let mut tasks = control::tasks(session, Tid::NONE)?;
         let own = session.tid();
-        tasks.retain(|task| task.tid != own && task.flags & codes::TASK_FORKED != 0);
+        tasks.retain(|task| task.tid != own);
+        let tasks = jobs::started(tasks);
         let jobs = jobs::families(&tasks);
         if arguments.json {
             return Ok(json::text(&json::jobs(jobs.into_iter())));

@@ -73,9 +73,9 @@ fn successors<'a>(needs: &'a [Need], stuck: &'a BTreeSet<usize>, node: usize) ->
 /// Orders the members of a cause: if each waits for one other, along the cycle from the lowest one on.
 fn in_order(needs: &[Need], stuck: &BTreeSet<usize>, cause: &mut Vec<usize>) {
     cause.sort_unstable();
-    let mut cycle = Vec::new();
+    let (mut cycle, mut seen) = (Vec::new(), BTreeSet::new());
     let mut node = cause[0];
-    while cycle.len() < cause.len() && !cycle.contains(&node) {
+    while seen.insert(node) {
         cycle.push(node);
         let mut next = successors(needs, stuck, node);
         match (next.next(), next.next()) {

@@ -1,6 +1,6 @@
 //! What is taken from several looks at the machine: which tasks have been in the same wait all the time, and whether anything
 //! may still have been under way to them.
-use crate::host_look::{Activity, HostLook, Presence, TaskLook};
+use crate::host_look::{Activity, HostLook, Presence, ProcessLook, TaskLook};
 use crate::proto::{GroupPlace, TaskKind};
 use crate::state_line::Wait;
 use crate::tid::Tid;
@@ -40,17 +40,39 @@ pub enum State {
     Starts,
     /// It is not in the machine any more, and its process goes on.
     HasLeft,
-    /// It waits, but not for ever, or something may just be arriving, or another of its threads may act.
-    MayGoOn(Wait),
+    /// It waits, and may go on without any of the other tasks.
+    MayGoOn(Wait, Doubt),
     /// It has been asleep in this wait at all looks, and has got nothing meanwhile.
     Waits(Wait),
+}
+
+/// Why a task that waits may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    /// The call ends by itself.
+    Timed,
+    /// There has been one look only, or the task was awake at one of them, or it has got something in between.
+    Moves,
+    /// Something may just be arriving.
+    UnderWay,
+    /// It has so many threads, and another one may act.
+    Threads(u32),
+    /// Its process cannot be seen.
+    Hidden,
+}
+
+impl Doubt {
+    /// Returns whether further looks may show that the task does not go on.
+    pub(super) fn is_passing(self) -> bool {
+        matches!(self, Doubt::Moves | Doubt::UnderWay)
+    }
 }
 
 impl State {
     /// Returns the wait.
     pub fn wait(&self) -> Option<&Wait> {
         match self {
-            State::MayGoOn(wait) | State::Waits(wait) => Some(wait),
+            State::MayGoOn(wait, _) | State::Waits(wait) => Some(wait),
             _ => None,
         }
     }
@@ -61,7 +83,7 @@ impl State {
 /// A task that has slept since the first look has sent everything before that. Between hosts, the sender's daemon holds a message
 /// until it has handed it to the data link as a whole, and shows for whom. From there on, the position in the bytes of the link
 /// shows whether the receiver's daemon has the message; it has then rung the receiver before it looks at it.
-pub fn are_settled(looks: &[Look]) -> bool {
+pub(super) fn are_settled(looks: &[Look]) -> bool {
     let [first, .., last] = looks else { return false };
     first.hosts.iter().all(|(from, host)| {
         host.links.iter().all(|link| {
@@ -104,31 +126,30 @@ fn state(looks: &[Look], task: &TaskLook, may_arrive: bool) -> State {
     }
     let Some(wait) = task.line.as_ref().and_then(|line| line.wait) else { return State::Computes };
     let same = |look: &Look| look.task(task.info.tid).is_some_and(|earlier| is_same(earlier, task));
-    match looks.iter().all(same) {
-        false if looks.len() > 1 && is_awake(task) => State::Computes,
-        true if !wait.is_timed && !may_arrive && looks.len() > 1 => State::Waits(wait),
-        _ => State::MayGoOn(wait),
-    }
+    let doubt = match task.process {
+        _ if wait.is_timed => Doubt::Timed,
+        None => Doubt::Hidden,
+        // A program may leave a wait by a jump, and the line still says that it waits.
+        Some(ProcessLook { activity: Activity::Runs, .. }) if !task.is_asleep => return State::Computes,
+        Some(ProcessLook { threads: 2.., .. }) => Doubt::Threads(task.process.map_or(0, |process| process.threads)),
+        _ if looks.len() < 2 || !looks.iter().all(same) => Doubt::Moves,
+        _ if may_arrive => Doubt::UnderWay,
+        Some(_) => return State::Waits(wait),
+    };
+    State::MayGoOn(wait, doubt)
 }
 
-/// Returns whether the task has used its processor since it said that it waits: its program has left the wait by a jump.
-fn is_awake(task: &TaskLook) -> bool {
-    task.process.is_some_and(|process| process.activity == Activity::Runs)
-}
-
-/// Returns whether the task sleeps at both looks, in the same wait, has got nothing in between, and is alone in its process.
+/// Returns whether the task sleeps at both looks, in the same wait, and has got nothing in between.
 fn is_same(earlier: &TaskLook, later: &TaskLook) -> bool {
     let epoch = |task: &TaskLook| task.line.as_ref().map(|line| (line.epoch, line.wait));
-    // A process that cannot be seen may have other threads.
-    let may_act = |task: &TaskLook| {
-        task.process.is_none_or(|process| process.threads > 1 || process.activity != Activity::Sleeps)
+    let sleeps = |task: &TaskLook| {
+        let process = task.process.filter(|process| process.threads == 1 && process.activity == Activity::Sleeps);
+        task.is_asleep && process.is_some()
     };
     // Waking up now and then takes less than a tick.
     let ticks = |task: &TaskLook| task.process.map_or(0, |process| process.ticks);
-    earlier.is_asleep
-        && later.is_asleep
+    sleeps(earlier)
+        && sleeps(later)
         && epoch(earlier) == epoch(later)
-        && !may_act(earlier)
-        && !may_act(later)
         && ticks(later).saturating_sub(ticks(earlier)) <= 1
 }

@@ -19,5 +19,5 @@ mod graph_tests;
 #[cfg(test)]
 mod tests;
 
-pub use look::{Look, State, are_settled};
+pub use look::{Doubt, Look, State};
 pub use report::{Obstacle, Outlook, Peer, Report, TaskReport, report};

@@ -104,16 +104,18 @@ pub fn report(looks: &[Look]) -> Report {
     };
     let scene = Scene::new(last, states(looks));
     let needs: Vec<Need> = scene.tids.iter().map(|tid| scene.need(*tid)).collect();
-    let found = stuck(&needs);
-    let is_settled = are_settled(looks);
-    let stuck = if is_settled { found.clone() } else { BTreeSet::new() };
+    let stuck = if are_settled(looks) { stuck(&needs) } else { BTreeSet::new() };
     let tid_of = |node: &usize| scene.tids[*node];
     let are_idle = are_idle(&scene, &stuck.iter().map(tid_of).collect::<Vec<_>>());
     let causes = if are_idle { Vec::new() } else { causes(&needs, &stuck) };
+    let mut cause_of = vec![None; needs.len()];
+    for (number, cause) in causes.iter().enumerate() {
+        cause.iter().for_each(|node| cause_of[*node] = Some(number));
+    }
     let outlook = |node: usize| match stuck.contains(&node) {
         false => Outlook::Open,
         true if are_idle => Outlook::Idle,
-        true => outlook(&needs, &stuck, &causes, node),
+        true => outlook(&needs, &stuck, &cause_of, node),
     };
     let tasks =
         scene.states.values().enumerate().map(|(node, (state, task))| task_report(&scene, *state, task, outlook(node)));
@@ -121,15 +123,26 @@ pub fn report(looks: &[Look]) -> Report {
         tasks: tasks.collect(),
         causes: causes.iter().map(|cause| cause.iter().map(tid_of).collect()).collect(),
         silent: last.silent.iter().copied().collect(),
-        is_unsure: !is_settled && !found.is_empty(),
+        is_unsure: suspects(&scene).len() > stuck.len(),
     }
 }
 
+/// Returns the nodes that would be stuck if all that wait now went on waiting.
+fn suspects(scene: &Scene<'_>) -> BTreeSet<usize> {
+    let wait_on = |state: State| match state {
+        State::MayGoOn(wait, doubt) if doubt.is_passing() => State::Waits(wait),
+        state => state,
+    };
+    let states = scene.states.iter().map(|(tid, (state, task))| (*tid, (wait_on(*state), *task)));
+    let scene = Scene::new(scene.last, states.collect());
+    stuck(&scene.tids.iter().map(|tid| scene.need(*tid)).collect::<Vec<_>>())
+}
+
 /// Returns the outlook of a stuck node: to which cause its wait leads.
-fn outlook(needs: &[Need], stuck: &BTreeSet<usize>, causes: &[Vec<usize>], node: usize) -> Outlook {
+fn outlook(needs: &[Need], stuck: &BTreeSet<usize>, cause_of: &[Option<usize>], node: usize) -> Outlook {
     let (mut seen, mut work) = (BTreeSet::from([node]), vec![node]);
     while let Some(here) = work.pop() {
-        if let Some(cause) = causes.iter().position(|cause| cause.contains(&here)) {
+        if let Some(cause) = cause_of[here] {
             return Outlook::Stuck { cause, is_part: here == node };
         }
         if let Need::Some { of, .. } = &needs[here] {
@@ -143,8 +156,8 @@ fn outlook(needs: &[Need], stuck: &BTreeSet<usize>, causes: &[Vec<usize>], node:
 /// want, and is alone in its job, so it may be a server without clients.
 fn are_idle(scene: &Scene<'_>, stuck: &[Tid]) -> bool {
     let infos: Vec<TaskInfo> = scene.states.values().map(|(_, task)| task.info.clone()).collect();
-    let job_of =
-        |tid: &Tid| jobs::families(&infos).into_iter().find(|(_, job)| job.contains(tid)).map(|(number, _)| number);
+    let jobs = jobs::families(&infos);
+    let job_of = |tid: &Tid| jobs.iter().find(|(_, job)| job.contains(tid)).map(|(number, _)| *number);
     let is_server = |tid: &Tid| {
         let Some((State::Waits(wait), task)) = scene.states.get(tid) else { return false };
         let unread = task.line.as_ref().map_or(0, |line| line.unread);
@@ -153,8 +166,8 @@ fn are_idle(scene: &Scene<'_>, stuck: &[Tid]) -> bool {
     if !stuck.iter().all(is_server) {
         return false;
     }
-    let mut jobs = BTreeSet::new();
-    stuck.iter().all(|tid| jobs.insert(job_of(tid)))
+    let mut seen = BTreeSet::new();
+    stuck.iter().all(|tid| seen.insert(job_of(tid)))
 }
 
 fn task_report(scene: &Scene<'_>, state: State, task: &TaskLook, outlook: Outlook) -> TaskReport {

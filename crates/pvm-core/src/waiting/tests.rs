@@ -1,7 +1,7 @@
 //! Looks at small machines, and what is said of them.
-use super::look::State;
+use super::Look;
+use super::look::{State, are_settled};
 use super::report::{Obstacle, Outlook, Peer, Report, report};
-use super::{Look, are_settled};
 use crate::host_look::{Activity, HostLook, LinkLook, Presence, ProcessLook, TaskLook};
 use crate::proto::{ByteBuf, GroupPlace, TaskInfo, TaskKind};
 use crate::state_line::{Call, Label, StateLine, Wait, Wanted};
