@@ -566,30 +566,3 @@ mod tests {
         replies.are_all::<Reply>();
     }
 }
-#[cfg(test)]
-#[test]
-fn zz_write_inputs() {
-    use crate::host_look::*;
-    use crate::proto::*;
-    use crate::state_line::*;
-    let write = |name: &str, bytes: Vec<u8>| std::fs::write(format!("/tmp/why_in/{name}"), bytes).unwrap();
-    let host = Tid(0x40000);
-    write("request-look", encode(&ToDaemon::Request { wait: 9, request: Request::Look(host) }));
-    let group = Label::new(b"workers");
-    let wanted = Wanted { from: Some(Tid(0x40003)), tag: Some(8), context: Some(0) };
-    let calls = [Call::Receive(wanted), Call::PostedReceive(wanted, 80), Call::Matching, Call::Send, Call::Barrier { group, count: 3 }, Call::Freeze { group, count: -1 }, Call::Collective { group, of: Tid(0x40002) }, Call::Mailbox(group), Call::Spawn, Call::Hosts, Call::Output, Call::Daemon, Call::Pause];
-    let tasks = calls.iter().enumerate().map(|(at, call)| {
-        let mut line = StateLine { wait: Some(Wait { call: *call, is_timed: at % 2 == 0, since_ns: 77 }), epoch: (1, 2), waited_ns: 3, unread: 1, frames: 4, ..StateLine::default() };
-        line.add_unread(Tid(0x40003), 7, 0);
-        let info = TaskInfo { tid: Tid(0x40001 + at as u32), parent: 0, host, flags: 6, name: ByteBuf::from(b"p".to_vec()), pid: 5, output: (0, 0, 0) };
-        let activity = [Activity::Runs, Activity::Sleeps, Activity::Stopped, Activity::Ended][at % 4];
-        let presence = [Presence::Started, Presence::Enrolled, Presence::Left][at % 3];
-        TaskLook { info, kind: TaskKind::Program, presence, line: Some(line), is_asleep: true, process: Some(ProcessLook { activity, threads: 1, ticks: 9 }) }
-    }).collect();
-    let look = HostLook { now_ns: 99, tasks, links: vec![LinkLook { host: Tid(0x80000), received: 5, sent: 6 }], under_way: vec![Tid(0x80001)], carries_more: false };
-    write("reply-look", encode(&ToTask::Reply { wait: 9, reply: Reply::Look(look.clone()) }));
-    let places = vec![GroupPlace { name: ByteBuf::from(b"g".to_vec()), members: vec![Tid(0x40001)], is_frozen: true, hosts: 1, at: host }];
-    write("reply-places", encode(&ToTask::Reply { wait: 9, reply: Reply::GroupPlaces(places) }));
-    write("frame-request", crate::wire::encode(&Frame::Request { wait: 3, from: Tid(0x80001), request: Request::Look(host), again: false }));
-    write("frame-reply", crate::wire::encode(&Frame::Reply { wait: 3, reply: Reply::Look(look) }));
-}

@@ -56,11 +56,13 @@ pub enum Presence {
 }
 
 /// The process of a task, as the system shows it. `ticks`: the processor time that it has used, in ticks of the clock.
+/// `catches_timers`: it catches signals that come by themselves, of timers or descriptors, and may do something then.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessLook {
     pub activity: Activity,
     pub threads: u32,
     pub ticks: u64,
+    pub catches_timers: bool,
 }
 
 /// What a process does.

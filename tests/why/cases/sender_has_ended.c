@@ -1,6 +1,7 @@
 //@ tasks: 2
 //@ deadlock: 0
-//@ says: pvm_recv({1}, tag 1): {1} is no task, or has ended
+//@ says: tag 1): t
+//@ says: is no task, or has ended
 //@ says: {0} waits for what can never come.
 /* The sender has ended, and nobody has asked to be told. */
 #include "../fault.h"

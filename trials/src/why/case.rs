@@ -16,8 +16,9 @@ pub enum Expected {
 pub struct Case {
     pub name: String,
     pub source: PathBuf,
-    /// How many tasks are started.
+    /// How many tasks are started, on how many hosts.
     pub tasks: usize,
+    pub hosts: usize,
     pub expected: Expected,
     /// What the report says, among other things; `{0}` stands for the tid of the first task.
     pub says: Vec<String>,
@@ -38,11 +39,12 @@ pub fn find(folder: &Path) -> Result<Vec<Case>> {
 }
 
 fn parse(source: &Path, text: &str, is_fault: bool) -> Result<Case> {
-    let (mut tasks, mut deadlock, mut says) = (None, None, Vec::new());
+    let (mut tasks, mut hosts, mut deadlock, mut says) = (None, 1, None, Vec::new());
     for line in text.lines() {
         let directive = ["//@ ", "C@ ", "#@ "].iter().find_map(|start| line.strip_prefix(start));
         match directive.and_then(|line| line.split_once(": ")) {
             Some(("tasks", count)) => tasks = Some(count.parse()?),
+            Some(("hosts", count)) => hosts = count.parse()?,
             Some(("deadlock", "none")) => deadlock = Some(Vec::new()),
             Some(("deadlock", numbers)) => {
                 let numbers = numbers.split(' ').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
@@ -61,7 +63,8 @@ fn parse(source: &Path, text: &str, is_fault: bool) -> Result<Case> {
     };
     ensure!(!is_fault || !says.is_empty(), "a fault needs a directive `says`");
     let name = source.file_stem().context("a name")?.to_string_lossy().into_owned();
-    Ok(Case { name, source: source.to_owned(), tasks: tasks.context("the directive `tasks`")?, expected, says })
+    let tasks = tasks.context("the directive `tasks`")?;
+    Ok(Case { name, source: source.to_owned(), tasks, hosts, expected, says })
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Runs a case, and looks at it until `pvm why` says what is expected.
 use super::case::{Case, Expected};
-use crate::conform::machine::{Machine, POLL_INTERVAL};
-use crate::side::Side;
+use super::programs;
+use crate::conform::machine::POLL_INTERVAL;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::path::Path;
+use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,14 @@ use std::time::{Duration, Instant};
 const STATE_TIME_MAX: Duration = Duration::from_secs(90);
 /// How long a program that is well may run.
 const RUN_TIME_MAX: Duration = Duration::from_secs(240);
+/// How much is shown of what a failed program has said, in bytes.
+const SAID_BYTES_MAX: u64 = 4096;
+
+/// A machine on which a case runs.
+pub trait Stage {
+    /// Returns a command that runs `pvm` there.
+    fn pvm(&self) -> Command;
+}
 
 /// What `pvm why` has said.
 struct Answer {
@@ -25,29 +32,29 @@ struct Answer {
 }
 
 /// Starts the tasks of the case, and looks at them.
-pub fn judge(case: &Case, program: &Path, machine: &Machine) -> Result<()> {
-    let errors = machine.folder().join("errors-of-run");
-    let mut run = pvm(machine, &["run", "-n", &case.tasks.to_string()]);
-    run.arg(program).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&errors)?);
+pub fn judge(case: &Case, stage: &dyn Stage) -> Result<()> {
+    let mut run = stage.pvm();
+    run.args(["run", "-n", &case.tasks.to_string()]).arg(programs::program(case));
+    run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut run = run.spawn().context("cannot start pvm run")?;
     let result = match &case.expected {
-        Expected::Health => stays_well(machine, &mut run),
-        Expected::Deadlock(expected) => shows(case, expected, machine, &mut run),
+        Expected::Health => stays_well(stage, &mut run),
+        Expected::Deadlock(expected) => shows(case, expected, stage, &mut run),
     };
     let _ = run.kill();
     let _ = run.wait();
-    result.with_context(|| format!("pvm run: {}", std::fs::read_to_string(&errors).unwrap_or_default()))
+    let mut said = Vec::new();
+    // Tasks that have inherited the other end of the pipe may still live.
+    if let Some(errors) = run.stderr.take().filter(|_| result.is_err()) {
+        let _ = rustix::io::ioctl_fionbio(&errors, true);
+        let _ = errors.take(SAID_BYTES_MAX).read_to_end(&mut said);
+    }
+    result.with_context(|| format!("pvm run: {}", String::from_utf8_lossy(&said)))
 }
 
-fn pvm(machine: &Machine, words: &[&str]) -> Command {
-    let mut command = machine.command(&Side::Ours.programs().join("pvm"));
-    command.args(words);
-    command
-}
-
-fn ask(machine: &Machine) -> Result<Answer> {
-    let text = pvm(machine, &["why"]).output().context("cannot start pvm why")?;
-    let value = pvm(machine, &["why", "--json"]).output().context("cannot start pvm why")?;
+fn ask(stage: &dyn Stage) -> Result<Answer> {
+    let text = stage.pvm().arg("why").output().context("cannot start pvm why")?;
+    let value = stage.pvm().args(["why", "--json"]).output().context("cannot start pvm why")?;
     let (status, json) = (text.status.code(), String::from_utf8_lossy(&value.stdout).into_owned());
     ensure!(status != Some(2) && value.status.code() != Some(2), "{}", String::from_utf8_lossy(&text.stderr));
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
@@ -62,12 +69,16 @@ fn ask(machine: &Machine) -> Result<Answer> {
 }
 
 /// Looks until the report says what is expected. Fails at once if it accuses others.
-fn shows(case: &Case, expected: &[usize], machine: &Machine, run: &mut Child) -> Result<()> {
+fn shows(case: &Case, expected: &[usize], stage: &dyn Stage, run: &mut Child) -> Result<()> {
     let (end, wanted) = (Instant::now() + STATE_TIME_MAX, BTreeSet::from_iter(expected.iter().copied()));
     loop {
-        let answer = ask(machine)?;
+        let answer = ask(stage)?;
         let stuck = BTreeSet::from_iter(answer.stuck.iter().copied());
-        ensure!(stuck.is_subset(&wanted), "{stuck:?} are accused, of which nobody should be but {wanted:?}: {}", answer.text);
+        ensure!(
+            stuck.is_subset(&wanted),
+            "{stuck:?} are accused, of which nobody should be but {wanted:?}: {}",
+            answer.text
+        );
         let missing: Vec<String> = case
             .says
             .iter()
@@ -93,7 +104,7 @@ fn with_tids(words: &str, tids: &[String]) -> String {
 }
 
 /// Looks all the time, and accepts no accusation, until the program has ended well.
-fn stays_well(machine: &Machine, run: &mut Child) -> Result<()> {
+fn stays_well(stage: &dyn Stage, run: &mut Child) -> Result<()> {
     let end = Instant::now() + RUN_TIME_MAX;
     let mut looks = 0;
     loop {
@@ -103,7 +114,7 @@ fn stays_well(machine: &Machine, run: &mut Child) -> Result<()> {
             return Ok(());
         }
         ensure!(Instant::now() < end, "the program does not end");
-        let answer = ask(machine)?;
+        let answer = ask(stage)?;
         ensure!(answer.status == Some(0) && answer.stuck.is_empty(), "accused: {}", answer.text);
         looks += usize::from(!answer.tids.is_empty());
     }

@@ -57,6 +57,8 @@ pub enum Doubt {
     UnderWay,
     /// It has so many threads, and another one may act.
     Threads(u32),
+    /// It catches signals of timers or of descriptors, and the handler may act.
+    Signals,
     /// Its process cannot be seen.
     Hidden,
 }
@@ -131,6 +133,7 @@ fn state(looks: &[Look], task: &TaskLook, may_arrive: bool) -> State {
         None => Doubt::Hidden,
         // A program may leave a wait by a jump, and the line still says that it waits.
         Some(ProcessLook { activity: Activity::Runs, .. }) if !task.is_asleep => return State::Computes,
+        Some(ProcessLook { catches_timers: true, .. }) => Doubt::Signals,
         Some(ProcessLook { threads: 2.., .. }) => Doubt::Threads(task.process.map_or(0, |process| process.threads)),
         _ if looks.len() < 2 || !looks.iter().all(same) => Doubt::Moves,
         _ if may_arrive => Doubt::UnderWay,

@@ -29,7 +29,7 @@ fn task(tid: Tid, parent: Tid, call: Option<Call>) -> TaskLook {
         presence: Presence::Enrolled,
         line: Some(StateLine { wait, epoch: (5, 5), ..StateLine::default() }),
         is_asleep: wait.is_some(),
-        process: Some(ProcessLook { activity: Activity::Sleeps, threads: 1, ticks: 100 }),
+        process: Some(ProcessLook { activity: Activity::Sleeps, threads: 1, ticks: 100, catches_timers: false }),
     }
 }
 
@@ -88,7 +88,8 @@ fn nobody_is_accused_who_got_something_or_may_act() {
     };
     let line = |task: &mut TaskLook| task.line.as_mut().unwrap().clone();
     let set = |task: &mut TaskLook, line: StateLine| task.line = Some(line);
-    let harmless: [&dyn Fn(&mut TaskLook); 8] = [
+    let harmless: [&dyn Fn(&mut TaskLook); 9] = [
+        &|task| task.process.as_mut().unwrap().catches_timers = true,
         &|task| task.is_asleep = false,
         &|task| task.process = None,
         &|task| task.process.as_mut().unwrap().threads = 2,

@@ -17,7 +17,7 @@ fn task(local: u32, call: Option<Call>) -> TaskLook {
         presence: Presence::Enrolled,
         line: Some(StateLine { wait, ..StateLine::default() }),
         is_asleep: wait.is_some(),
-        process: Some(ProcessLook { activity: Activity::Sleeps, threads: 1, ticks: 1 }),
+        process: Some(ProcessLook { activity: Activity::Sleeps, threads: 1, ticks: 1, catches_timers: false }),
     }
 }
 

@@ -225,6 +225,7 @@ fn doubt(state: &State) -> Option<String> {
     match state {
         State::MayGoOn(_, Doubt::Timed) => Some("the call ends by itself".to_owned()),
         State::MayGoOn(_, Doubt::Threads(threads)) => Some(format!("it has {threads} threads, and another may act")),
+        State::MayGoOn(_, Doubt::Signals) => Some("a signal of a timer may end it".to_owned()),
         State::MayGoOn(_, Doubt::UnderWay) => Some("a message may be under way".to_owned()),
         State::MayGoOn(_, Doubt::Hidden) => Some("its process cannot be seen".to_owned()),
         _ => None,
