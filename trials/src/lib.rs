@@ -30,6 +30,7 @@ mod slurm;
 mod test;
 mod torture;
 mod unlike;
+mod why;
 
 use xtask::commands::Run;
 use xtask::{
@@ -59,6 +60,7 @@ pub const COMMANDS: &[(&str, Run)] = &[
     ("test", test::run),
     ("torture", torture::run),
     ("unlike", unlike::run),
+    ("why", why::run),
 ];
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::compile_ahead::Background;
 use crate::counts::Counts;
 use crate::{
     abi, build, conform, demo, ether, failures, guide, hosts, lint, man, old_makefiles, packages, python, sanitize,
-    second_user, sim, slurm, torture, unlike,
+    second_user, sim, slurm, torture, unlike, why,
 };
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
@@ -57,6 +57,7 @@ const PARTS: &[Part] = &[
     ("packages", Run::Usual, || packages::counted_short(&[])),
     ("python", Run::Usual, || python::counted(&[build::AS_IT_IS.into()])),
     ("guide", Run::Usual, || guide::counted(&[])),
+    ("planted faults", Run::Usual, || why::counted(&[build::AS_IT_IS.into()])),
     ("second user", Run::Usual, || second_user::counted(&[])),
     ("emulated Ethernet", Run::All, || ether::counted(&["--short".into()])),
     ("fabric", Run::Usual, || measurement(&["fabric", "--short"])),

@@ -175,6 +175,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 "2 min",
                 TRIALS,
             ),
+            command(
+                "why",
+                "let pvm why explain programs with planted faults, and look at programs that are well: why [--only NAME]",
+                "1 min",
+                TRIALS,
+            ),
             command("second-user", "try what another user of the host must not be able to do", "1 s", TRIALS),
             command("old-makefiles", "build and run programs with makefiles for PVM 3.4", "10 s", TRIALS),
         ],

@@ -6,6 +6,7 @@ use crate::process::Guard;
 use crate::trace;
 use crate::wait::wait;
 use pvm_core::codes::Code;
+use pvm_core::state_line::Call;
 use pvm_task::{OutputEvent, OutputKind};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
@@ -82,7 +83,7 @@ pub fn finish_output(guard: &mut Guard) -> Result<(), Code> {
     if guard.task().collecting() > 0 && pvmshowtaskid.load(Relaxed) != 0 {
         print_message(b"child task(s) still running.  waiting...");
     }
-    let ended = wait(guard, None, |guard| match guard.task() {
+    let ended = wait(guard, Call::Output, None, |guard| match guard.task() {
         task if task.collecting() == 0 => Some(Ok(())),
         task if !task.is_connected() => Some(Err(Code::SysErr)),
         _ => None,

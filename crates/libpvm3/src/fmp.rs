@@ -11,6 +11,7 @@ use crate::send::submit;
 use crate::wait::wait_on;
 use crate::{fast_path, tasks};
 use pvm_core::codes::Code;
+use pvm_core::state_line::Call;
 use pvm_fmp::BODY_BYTES_MAX;
 use pvm_task::{FastSend, Filter, FmpFound, FmpReceived, FmpSide, Task};
 use std::ffi::{c_int, c_void};
@@ -213,10 +214,13 @@ impl Room {
             return Ok(received);
         }
         guard.task().begin_precv(filter, self.bytes);
-        let received = wait_on(guard, None, &mut |guard| match self.fill(guard, filter) {
-            Some(received) => Some(Ok(received)),
-            None => cannot_receive(guard, filter.src),
-        });
+        let received =
+            wait_on(guard, Call::PostedReceive(filter.wanted(), self.bytes as u64), None, &mut |guard| match self
+                .fill(guard, filter)
+            {
+                Some(received) => Some(Ok(received)),
+                None => cannot_receive(guard, filter.src),
+            });
         guard.task().end_precv();
         received.unwrap_or(Err(Code::SysErr.into()))
     }

@@ -10,6 +10,7 @@ use crate::wait::{request, wait, wrong_reply};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
 use pvm_core::proto::{ByteBuf, Host, Reply, Request};
+use pvm_core::state_line::Call;
 use pvm_core::tid::Tid;
 use pvm_core::trace::Value;
 use pvm_task::Task;
@@ -255,7 +256,7 @@ fn halt(guard: &mut Guard) -> Outcome {
     guard.enrolled()?;
     let ticket = guard.task().begin(Request::Halt)?;
     // The daemon may end before its reply arrives.
-    let _ = wait(guard, None, |guard| guard.task().poll_reply(&ticket));
-    wait(guard, None, |guard| (!guard.task().is_connected()).then_some(()));
+    let _ = wait(guard, Call::Daemon, None, |guard| guard.task().poll_reply(&ticket));
+    wait(guard, Call::Daemon, None, |guard| (!guard.task().is_connected()).then_some(()));
     Ok(0)
 }

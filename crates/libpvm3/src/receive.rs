@@ -7,6 +7,7 @@ use crate::trace::{address, ints, message, nothing, traced, traced_inline};
 use crate::wait::{wait, wait_on};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
+use pvm_core::state_line::Call;
 use pvm_core::trace::Value;
 use pvm_task::{Filter, Kind, Task};
 use std::cell::Cell;
@@ -61,7 +62,7 @@ fn receive_slow(guard: &mut Guard, filter: &Filter, limit: Limit) -> Outcome {
     if let Some(gone) = cannot_receive(guard, filter.src) {
         return gone;
     }
-    let found = wait_on(guard, limit, &mut |guard| {
+    let found = wait_on(guard, Call::Receive(filter.wanted()), limit, &mut |guard| {
         let found = guard.task().try_receive(filter);
         guard.run_callbacks();
         match found {
@@ -225,7 +226,7 @@ fn receive_by_matcher(guard: &mut Guard, tid: c_int, tag: c_int, limit: Limit) -
             _ => cannot_receive(guard, pvm_task::ANY).unwrap_or(Ok(0)),
         };
     }
-    wait(guard, limit, |guard| match match_queued(guard, &mut selection) {
+    wait(guard, Call::Matching, limit, |guard| match match_queued(guard, &mut selection) {
         Ok(Some(mid)) => guard.task().take_queued(mid).then_some(Ok(mid)),
         Ok(None) => cannot_receive(guard, pvm_task::ANY),
         Err(failure) => Some(Err(failure)),
@@ -444,7 +445,8 @@ fn precv_slow(
     if limit.is_none() {
         guard.task().stay_posted();
     }
-    let delivered = wait_on(guard, limit, &mut |guard| {
+    let call = Call::PostedReceive(filter.wanted(), room.bytes as u64);
+    let delivered = wait_on(guard, call, limit, &mut |guard| {
         let delivered = room.fill(guard, filter);
         guard.run_callbacks();
         match delivered {

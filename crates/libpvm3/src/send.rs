@@ -7,6 +7,7 @@ use crate::trace::{address, ints, sending_bytes, traced_inline};
 use crate::wait::{wait, wait_by};
 use pvm_core::codes::Code;
 use pvm_core::events::Event;
+use pvm_core::state_line::Call;
 use pvm_core::tid::Tid;
 use pvm_core::trace::Value;
 use pvm_task::{Kind, Submit, Task, Waiter};
@@ -48,7 +49,7 @@ pub fn back_off(guard: &mut Guard, instance: Option<u32>) {
     if wait.is_zero() || guard.task().in_handler() {
         return;
     }
-    wait_by(guard, Waiter::new(Some(wait)), &mut |guard| {
+    wait_by(guard, Waiter::new(Call::Pause, Some(wait)), &mut |guard| {
         guard.progress();
         None::<()>
     });
@@ -67,7 +68,7 @@ fn submit_to(guard: &mut Guard, tid: c_int, send: impl FnMut(&mut Task) -> Resul
 
 #[cold]
 fn submit_slow(guard: &mut Guard, send: &mut dyn FnMut(&mut Task) -> Result<Submit, Code>) -> Result<c_int, Code> {
-    wait(guard, None, |guard| match send(guard.task()) {
+    wait(guard, Call::Send, None, |guard| match send(guard.task()) {
         Ok(Submit::Again) => None,
         Ok(Submit::Done) => Some(Ok(0)),
         Err(code) => Some(Err(code)),

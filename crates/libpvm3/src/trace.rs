@@ -7,6 +7,7 @@ use crate::process::{Guard, enter, postponed};
 use crate::trace_mode::{MODE, OFF, ON, UNKNOWN};
 use crate::wait::wait;
 use pvm_core::events::Event;
+use pvm_core::state_line::Call;
 use pvm_core::trace::{Moment, Stamp, Value};
 use pvm_task::trace::stamp;
 use pvm_task::{HandlerCall, Submit, Task};
@@ -114,7 +115,7 @@ fn send(guard: &mut Guard) {
     }
     if guard.task().send_traces() == Submit::Again {
         // Without a daemon the records are dropped, so this wait ends.
-        wait(guard, None, |guard| (guard.task().send_traces() == Submit::Done).then_some(()));
+        wait(guard, Call::Send, None, |guard| (guard.task().send_traces() == Submit::Done).then_some(()));
     }
     guard.state().sending_traces = false;
 }

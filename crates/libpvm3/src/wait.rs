@@ -2,20 +2,22 @@
 use crate::process::Guard;
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request};
-use pvm_task::{Step, Waiter};
+use pvm_core::state_line::Call;
+use pvm_task::{Step, Waiter, call_of};
 use std::time::Duration;
 
-/// Calls `attempt` until it returns a value; returns `None` on timeout. Before each attempt, takes in the messages that
+/// Calls `attempt` until it returns a value; returns `None` on timeout. `call` says what is waited for. Before each attempt, takes in the messages that
 /// have arrived.
 #[inline(always)]
 pub fn wait<T>(
     guard: &mut Guard,
+    call: Call,
     limit: Option<Duration>,
     mut attempt: impl FnMut(&mut Guard) -> Option<T>,
 ) -> Option<T> {
     guard.progress();
     match attempt(guard) {
-        None => wait_on(guard, limit, &mut |guard| {
+        None => wait_on(guard, call, limit, &mut |guard| {
             guard.progress();
             attempt(guard)
         }),
@@ -28,6 +30,7 @@ pub fn wait<T>(
 #[inline(never)]
 pub fn wait_on<T>(
     guard: &mut Guard,
+    call: Call,
     limit: Option<Duration>,
     attempt: &mut dyn FnMut(&mut Guard) -> Option<T>,
 ) -> Option<T> {
@@ -37,7 +40,7 @@ pub fn wait_on<T>(
     if limit.is_some() {
         guard.task().expect_messages();
     }
-    wait_by(guard, Waiter::new(limit), attempt)
+    wait_by(guard, Waiter::new(call, limit), attempt)
 }
 
 /// As [`wait_on`], with that waiter.
@@ -71,8 +74,9 @@ pub fn wait_by<T>(
 #[inline(never)]
 pub fn request(guard: &mut Guard, request: Request) -> Result<Reply, Code> {
     guard.enrolled()?;
+    let call = call_of(&request);
     let ticket = guard.task().begin(request)?;
-    wait(guard, None, |guard| guard.task().poll_reply(&ticket)).unwrap_or(Err(Code::SysErr))
+    wait(guard, call, None, |guard| guard.task().poll_reply(&ticket)).unwrap_or(Err(Code::SysErr))
 }
 
 /// Returns the error for a reply whose kind does not belong to the request.

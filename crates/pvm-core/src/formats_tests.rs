@@ -8,8 +8,10 @@ use crate::flows::multicast::datagram::{DatagramHead, NAME_BYTES};
 use crate::flows::multicast::{Announcement, BodyKey, BodyRequest, McastRoute};
 use crate::flows::pacing::Pacing;
 use crate::flows::{Credit, DataFrame, MessageHeader, frames};
+use crate::host_look::{Activity, Presence};
 use crate::master_state::MasterState;
 use crate::proto::{self, LinkCause, Office, Order, Reply, Request, Role, TaskKind, ToDaemon, ToTask};
+use crate::state_line::Call;
 use crate::tid::Tid;
 use crate::wire::{self, Backup, Frame, GroupChange, LinkAnswer, Refusal, StartNews, StartOrder};
 use serde_reflection::{ContainerFormat, Samples, Tracer, TracerConfig};
@@ -101,7 +103,9 @@ fn compare(name: &str, number: &str, version: u32, formats: &str) {
 fn the_formats_of_daemons_change_with_their_version() {
     let types = formats!(
         Frame,
+        Activity,
         Backup,
+        Call,
         Code,
         GroupChange,
         IpAddr,
@@ -112,19 +116,24 @@ fn the_formats_of_daemons_change_with_their_version() {
         Office,
         Order,
         Pacing,
+        Presence,
         Refusal,
         Reply,
         Request,
         Role,
         SocketAddr,
         StartNews,
-        StartOrder
+        StartOrder,
+        TaskKind
     );
     compare("daemons.txt", "wire::VERSION", wire::VERSION, &(types + &frames_on_data_links()));
 }
 
 #[test]
 fn the_formats_of_tasks_and_daemons_change_with_their_version() {
-    let types = formats!(ToDaemon, Code, LinkCause, Office, Order, Pacing, ToTask, Reply, Request, Role, TaskKind);
+    let types = formats!(
+        ToDaemon, Activity, Call, Code, LinkCause, Office, Order, Pacing, Presence, ToTask, Reply, Request, Role,
+        TaskKind
+    );
     compare("tasks.txt", "proto::VERSION", proto::VERSION, &types);
 }

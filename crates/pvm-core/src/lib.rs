@@ -9,6 +9,9 @@
 //! * [`flows`]: messages between hosts on the default route.
 //! * [`session`]: frames on the control link of two daemons, over several connections.
 //! * [`channel`]: the routes between two tasks of different hosts.
+//! * [`state_line`]: what a task says of itself in shared memory; [`host_look`]: what a daemon sees of its tasks.
+//! * [`jobs`]: which tasks were started together.
+//! * [`waiting`]: who waits for whom, and why nothing comes.
 //! * [`hostfile`]: the file that lists the hosts of a machine; [`ranges`]: lists such as `n[1-4]`.
 //! * [`fabric`]: links between tasks on a fabric.
 //! * [`datagram_error`]: why a datagram to all hosts is not used.
@@ -33,7 +36,9 @@ pub mod format;
 mod formats_tests;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod host_look;
 pub mod hostfile;
+pub mod jobs;
 pub mod machine;
 pub mod master_state;
 #[cfg(test)]
@@ -42,7 +47,9 @@ pub mod proto;
 pub mod ranges;
 pub mod release;
 pub mod session;
+pub mod state_line;
 pub mod tid;
 pub mod time;
 pub mod trace;
+pub mod waiting;
 pub mod wire;

@@ -9,6 +9,7 @@ use crate::codes::Code;
 use crate::encoding::Reader;
 use crate::fabric::Wish;
 use crate::flows::pacing::Pacing;
+use crate::host_look::HostLook;
 use crate::release::Release;
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
@@ -386,6 +387,8 @@ pub enum Request {
     /// `pvm drain`: these hosts take no new tasks, or, if `drain` is false, take them again. Answer: `Reply::Codes` with
     /// their tids or error codes, when all hosts know it.
     DrainHosts { names: Vec<ByteBuf>, drain: bool },
+    /// `pvm why`: what the tasks of that host do. Answer: `Reply::Look`.
+    Look(Tid),
 }
 
 /// The bytes of input for a task in one request.
@@ -479,6 +482,8 @@ pub enum Reply {
     },
     /// There is no link for which only the traffic speaks ([`LinkCause`]), since one of the two hosts has several tasks.
     Company,
+    /// What the daemon of a host sees of its tasks.
+    Look(HostLook),
 }
 
 /// How the process that was started for a task has ended.
@@ -501,13 +506,15 @@ pub struct Usage {
     pub memory_max_bytes: u64,
 }
 
-/// Where the barriers of a group meet.
+/// The members of a group, and where its barriers meet.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct GroupPlace {
     /// The name of the group.
     pub name: ByteBuf,
-    /// The number of its members.
-    pub members: u32,
+    /// Its members, the lowest instance first.
+    pub members: Vec<Tid>,
+    /// Whether it is frozen: nobody joins it any more.
+    pub is_frozen: bool,
     /// The number of hosts with members.
     pub hosts: u32,
     /// The host at which its barriers meet.

@@ -5,6 +5,7 @@
 //! processes that share a description share its flags, and any of them may change the flags or fill the pipe, so
 //! nothing here relies on the flags, nor on room in the pipe.
 use crate::file::{failed, reopen};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FileType, OFlags};
 use rustix::pipe::PipeFlags;
 use std::io;
@@ -58,6 +59,14 @@ pub fn ring(bell: BorrowedFd<'_>) {
     }
 }
 
+/// Returns whether the doorbell has rung, and its owner has not emptied it. Any holder of the doorbell may ask.
+pub fn has_rung(bell: BorrowedFd<'_>) -> bool {
+    let mut list = [PollFd::from_borrowed_fd(bell, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // What cannot be asked may have rung.
+    rustix::event::poll(&mut list, Some(&at_once)) != Ok(0)
+}
+
 /// Rings by `write`, on systems without `vmsplice`. A process that changes the flags meanwhile can make this call wait.
 fn write(bell: BorrowedFd<'_>) {
     let Ok(flags) = rustix::fs::fcntl_getfl(bell) else { return };
@@ -91,7 +100,9 @@ mod tests {
         let given = again(own.as_fd()).unwrap();
         assert!(is_bell(given.as_fd()) && !rings(own.as_fd()));
         for way in [ring, write] {
+            assert!(!has_rung(given.as_fd()));
             (0..1000).for_each(|_| way(given.as_fd()));
+            assert!(has_rung(given.as_fd()) && has_rung(own.as_fd()));
             assert!(rings(own.as_fd()) && !rings(own.as_fd()));
         }
     }

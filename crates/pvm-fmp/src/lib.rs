@@ -72,6 +72,7 @@ mod pipelined;
 mod queue;
 mod rendezvous;
 mod slots;
+pub mod state_line;
 mod stream;
 mod sync;
 

@@ -570,3 +570,21 @@ fn a_copy_of_both_sides_is_whole_and_ends() {
 fn a_copy_of_both_sides_is_whole_when_the_receiver_does_not_wait() {
     both_sides_copy(false);
 }
+
+#[test]
+fn a_state_line_is_read_whole_or_not_at_all() {
+    loom::model(|| {
+        let line = Arc::new(crate::state_line::StateWords::<2>::new());
+        let there = line.clone();
+        let owner = thread::spawn(move || {
+            there.write(&[1, 1], true);
+            there.wake();
+            there.write(&[2, 2], false);
+        });
+        if let Some(line) = line.read() {
+            assert!(line.words == [1, 1] || line.words == [2, 2], "{line:?}");
+            assert!(!line.is_asleep || line.words == [1, 1]);
+        }
+        owner.join().unwrap();
+    });
+}

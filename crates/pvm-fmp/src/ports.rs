@@ -116,6 +116,10 @@ impl PortTable {
         // A process that still believes to be that task looks at its socket.
         self.frame_sent(tid);
     }
+    /// Returns how many frames were sent to the task; wraps.
+    pub fn frames_to(&self, tid: u32) -> u32 {
+        self.mapped.entry(tid).frames.load(Ordering::Relaxed)
+    }
     /// Counts a frame in the task's control socket. Call it after each write.
     pub fn frame_sent(&self, tid: u32) {
         // Pair `frame sent`: whoever sees the count finds the frame in the socket.

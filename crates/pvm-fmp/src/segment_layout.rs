@@ -2,6 +2,7 @@
 //! records.
 use crate::multicasts::Multicasts;
 use crate::parker::Parker;
+use crate::state_line::StateWords;
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// The first word of a segment: the bytes of "hpvmseg7", which stand for this layout of segments and queues.
@@ -53,6 +54,8 @@ pub struct Header {
     pub ends: Apart<[AtomicU64; EXTENTS_MAX]>,
     /// The offsets of the pieces of the peer table, except the first one; 0 for none yet.
     pub tables: [AtomicU64; TABLES],
+    /// What the owner does.
+    pub state: Apart<StateWords>,
 }
 
 /// Returns the first record of a piece of the peer table, and how many records the piece has.

@@ -8,6 +8,7 @@
 mod daemon;
 
 use daemon::Running;
+use pvm_core::state_line::Call;
 use pvm_fmp::ports::{PortTable, PortView};
 use pvm_fmp::{Arrival, Endpoint, Meta, Sink};
 use pvm_task::{Environment, Kind, Submit, Task, Waiter};
@@ -145,7 +146,7 @@ fn one_call(task: &mut Task, peer: i32, sends: bool) {
     let mut data = [0; PAYLOAD_BYTES];
     let filter = task.filter(peer, 1);
     task.begin_precv(&filter, data.len());
-    let mut waiter = Waiter::new(None);
+    let mut waiter = Waiter::new(Call::Pause, None);
     while task.try_precv(&filter, Kind::Byte, &mut data).is_none() {
         // `Step::Sleep` is ignored: each side has a core of its own and polls.
         let _ = waiter.next(task);
@@ -165,7 +166,7 @@ fn packed(task: &mut Task, peer: i32, sends: bool, encoding: i32) {
     }
     task.drop_receive_buffer();
     let filter = task.filter(peer, 1);
-    let mut waiter = Waiter::new(None);
+    let mut waiter = Waiter::new(Call::Pause, None);
     loop {
         task.progress();
         if task.receive(&filter).is_some() {

@@ -40,5 +40,7 @@ pub use member::Sleep;
 pub use options::OptionNumber;
 pub use output::{OutputEvent, OutputKind};
 pub use session::{Received, Session};
-pub use task::{BarrierArrival, Collective, FastSend, FmpFound, FmpReceived, FmpSide, GroupMember, Step, Task, Waiter};
+pub use task::{
+    BarrierArrival, Collective, FastSend, FmpFound, FmpReceived, FmpSide, GroupMember, Step, Task, Waiter, call_of,
+};
 pub use types::{ANY, Delivered, Encoding, Filter, HandlerCall, Kind, MessageInfo, Source, Submit, Ticket};

@@ -5,6 +5,7 @@ use crate::{EnrollError, Environment, Filter, OutputEvent, Submit, Task};
 use pvm_core::codes::Code;
 use pvm_core::encoding::Reader;
 use pvm_core::proto::{Reply, Request};
+use pvm_core::state_line::Call;
 use pvm_core::tid::Tid;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -79,7 +80,8 @@ impl Session {
 
     /// Calls `attempt` until it returns a value or the time is over.
     fn wait_for<T>(&mut self, timeout: Option<Duration>, mut attempt: impl FnMut(&mut Task) -> Option<T>) -> Option<T> {
-        let mut waiter = Waiter::new(timeout);
+        // What a tool waits for concerns nobody.
+        let mut waiter = Waiter::new(Call::Daemon, timeout);
         loop {
             self.task.progress();
             if let Some(result) = attempt(&mut self.task) {
@@ -104,6 +106,26 @@ impl Session {
     pub fn request(&mut self, request: Request) -> Result<Reply, Code> {
         let ticket = self.task.begin(request)?;
         self.wait_for(None, |task| task.poll_reply(&ticket)).unwrap_or(Err(Code::SysErr))
+    }
+
+    /// Sends requests at once, and waits until all are answered, or the time is over: `None` stands for no answer.
+    pub fn request_all(&mut self, requests: Vec<Request>, limit: Duration) -> Vec<Option<Result<Reply, Code>>> {
+        let mut tickets: Vec<_> = requests.into_iter().map(|request| self.task.begin(request).map(Some)).collect();
+        let mut answers: Vec<Option<Result<Reply, Code>>> =
+            tickets.iter().map(|ticket| ticket.as_ref().err().map(|code| Err(*code))).collect();
+        self.wait_for(Some(limit), |task| {
+            for (ticket, answer) in tickets.iter_mut().zip(&mut answers) {
+                if let Ok(Some(open)) = ticket {
+                    *answer = task.poll_reply(open);
+                    if answer.is_some() {
+                        *ticket = Ok(None);
+                    }
+                }
+            }
+            answers.iter().all(Option::is_some).then_some(())
+        });
+        tickets.into_iter().flatten().flatten().for_each(|ticket| self.task.forget(ticket));
+        answers
     }
 
     /// Sends a body that was written by `pvm_core::encoding::Writer` (`ENC_XDR`).

@@ -1,5 +1,6 @@
 //! Small types of the interface.
 use pvm_core::codes::Code;
+use pvm_core::state_line::Wanted;
 use std::ops::Range;
 
 /// Any sender, any tag, any context.
@@ -25,6 +26,11 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Returns what the filter accepts, for the state line.
+    pub fn wanted(&self) -> Wanted {
+        Wanted::new(self.src, self.tag, self.ctx)
+    }
+
     /// Returns whether the filter accepts a message with these words.
     #[inline]
     pub(crate) fn accepts(&self, src: i32, tag: i32, ctx: i32) -> bool {

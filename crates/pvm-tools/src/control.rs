@@ -5,6 +5,7 @@ use pvm_core::tid::Tid;
 use pvm_core::{codes, encoding};
 use pvm_task::Session;
 use serde_bytes::ByteBuf;
+use std::time::Duration;
 
 /// The class of mailbox entries for the tasks that a reset does not end.
 pub const NO_RESET_CLASS: &str = "###_PVM_NO_RESET_###";
@@ -15,6 +16,14 @@ pub trait Control {
     fn tid(&self) -> Tid;
     /// Sends a request to the daemon and waits for the reply.
     fn ask(&mut self, request: Request) -> Result<Reply, Code>;
+    /// Sends requests at once, and waits for the replies; `None` for each that has not come within the limit.
+    fn ask_all(&mut self, requests: Vec<Request>, _limit: Duration) -> Vec<Option<Result<Reply, Code>>> {
+        requests.into_iter().map(|request| Some(self.ask(request))).collect()
+    }
+    /// Lets time pass.
+    fn pause(&mut self, time: Duration) {
+        std::thread::sleep(time);
+    }
     /// Does what `pvm_getopt` does.
     fn option(&mut self, what: i32) -> Result<i32, Code>;
     /// Does what `pvm_setopt` does.
@@ -50,6 +59,9 @@ impl Control for Session {
     }
     fn ask(&mut self, request: Request) -> Result<Reply, Code> {
         self.request(request)
+    }
+    fn ask_all(&mut self, requests: Vec<Request>, limit: Duration) -> Vec<Option<Result<Reply, Code>>> {
+        self.request_all(requests, limit)
     }
     fn option(&mut self, what: i32) -> Result<i32, Code> {
         match what == pvm_task::OptionNumber::NoReset as i32 {

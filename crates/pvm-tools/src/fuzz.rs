@@ -12,6 +12,7 @@ use pvm_core::trace::{self, Part, Stamp};
 use pvm_fuzz::{Target, file, part};
 use pvm_task::{OutputEvent, OutputKind};
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 /// The targets of this crate.
 pub const TARGETS: &[Target] = &[
@@ -66,6 +67,7 @@ impl Control for Anything<'_> {
         }
         Ok(answer)
     }
+    fn pause(&mut self, _time: Duration) {}
     fn option(&mut self, _what: i32) -> Result<i32, Code> {
         Ok(self.0.len() as i32 % 3)
     }

@@ -55,7 +55,8 @@ pub fn group_places(places: &[GroupPlace], hosts: &[Host]) -> Value {
     let value = |place: &GroupPlace| {
         json!({
             "name": String::from_utf8_lossy(&place.name),
-            "members": place.members,
+            "members": place.members.len(),
+            "frozen": place.is_frozen,
             "hosts": place.hosts,
             "barriers_at": shape::host_name(hosts, place.at),
         })

@@ -28,6 +28,7 @@ mod timeline;
 mod trace_text;
 mod variables;
 mod wanted;
+mod why;
 mod words;
 
 use clap::Parser;
@@ -59,6 +60,7 @@ pub fn main() -> ExitCode {
         Some(Command::Jobs(arguments)) => list::jobs(arguments),
         Some(Command::Info(arguments)) => info::run(arguments),
         Some(Command::Doctor(arguments)) => doctor::run(arguments),
+        Some(Command::Why(arguments)) => why::run(arguments),
         Some(Command::Completions(arguments)) => completions::run(arguments),
         Some(Command::Guard(arguments)) => run::guard::run(arguments),
     }

@@ -73,8 +73,8 @@ pub fn group_places(places: &[GroupPlace], hosts: &[Host]) -> String {
         "HOSTS",
         "BARRIERS AT"
     );
-    for GroupPlace { name, members, hosts: on, at } in places {
-        let (name, at) = (String::from_utf8_lossy(name), host_name(hosts, *at));
+    for GroupPlace { name, members, hosts: on, at, .. } in places {
+        let (name, members, at) = (String::from_utf8_lossy(name), members.len(), host_name(hosts, *at));
         let _ = writeln!(text, "{name:>24} {members:>8} {on:>8} {at:>24}");
     }
     text

@@ -417,6 +417,16 @@ impl Connections {
         self.note_write(connection, result);
     }
 
+    /// Returns the segment and the doorbell of a task.
+    pub fn memory_of(&self, tid: Tid) -> Option<&Descriptors> {
+        self.tasks.get(&tid)?.descriptors.as_deref()
+    }
+
+    /// Returns how many frames were sent to a task; wraps.
+    pub fn frames_to(&self, tid: Tid) -> u32 {
+        self.ports.frames_to(tid.0)
+    }
+
     /// Rings a task's doorbell.
     pub fn ring(&self, tid: Tid) {
         if let Some(own) = self.tasks.get(&tid).and_then(|task| task.descriptors.as_ref()) {

@@ -23,6 +23,7 @@ pub mod fuzz;
 mod groups;
 mod host_links;
 mod log;
+mod looks;
 mod name_lookups;
 mod processes;
 mod program_search;

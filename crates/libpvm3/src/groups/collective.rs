@@ -103,7 +103,7 @@ fn send_to_root(guard: &mut Guard, operation: &Collective, root: GroupMember, da
     send(guard, operation, root, Ok(data.read()))?;
     if guard.task().is_far_ahead(operation) {
         // The wait is limited, since the root may do other work for a long time before it receives.
-        wait_by(guard, Waiter::for_members(Some(AHEAD_WAIT_MAX)), &mut |guard| {
+        wait_by(guard, Waiter::for_members(operation.call(root), Some(AHEAD_WAIT_MAX)), &mut |guard| {
             guard.progress();
             (!guard.task().is_far_ahead(operation)).then_some(())
         });
@@ -132,7 +132,7 @@ fn receive_any(guard: &mut Guard, operation: &Collective, from: GroupMember, mut
 #[inline(never)]
 fn receive_slow(guard: &mut Guard, operation: &Collective, from: GroupMember, mut data: Memory) -> Result<(), Failure> {
     let wait = guard.task().await_share(operation, from, data.bytes);
-    let result = wait_by(guard, Waiter::for_members(None), &mut |guard| {
+    let result = wait_by(guard, Waiter::for_members(operation.call(from), None), &mut |guard| {
         if guard.state().callbacks.is_some() {
             guard.progress();
         }
@@ -161,7 +161,7 @@ fn combine_in_place(
         return result.map_err(Failure);
     }
     let wait = guard.task().await_share_in_place(operation);
-    let result = wait_by(guard, Waiter::for_members(None), &mut |guard| {
+    let result = wait_by(guard, Waiter::for_members(operation.call(from), None), &mut |guard| {
         if guard.state().callbacks.is_some() {
             guard.progress();
         }

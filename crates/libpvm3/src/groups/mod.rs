@@ -220,13 +220,14 @@ const POLLS_PER_PROGRESS: u32 = 16;
 fn wait_at_barrier(guard: &mut Guard, barrier: &BarrierArrival) -> Result<(), Code> {
     let mut polls = 0;
     let hears = guard.task().hears_release(barrier);
+    let call = barrier.call();
     let passed = match barrier.is_through_daemon() {
-        true if hears => wait_by(guard, Waiter::asleep(None), &mut |guard| {
+        true if hears => wait_by(guard, Waiter::asleep(call, None), &mut |guard| {
             guard.progress();
             guard.task().poll_barrier(barrier)
         }),
-        true => wait(guard, None, |guard| guard.task().poll_barrier(barrier)),
-        false => wait_by(guard, Waiter::for_members(None), &mut |guard| {
+        true => wait(guard, call, None, |guard| guard.task().poll_barrier(barrier)),
+        false => wait_by(guard, Waiter::for_members(call, None), &mut |guard| {
             let result = guard.task().poll_barrier(barrier);
             polls = (polls + 1) % POLLS_PER_PROGRESS;
             if result.is_none() && (polls == 0 || guard.task().is_about_to_sleep()) {

@@ -363,6 +363,17 @@ impl<P> Flows<P> {
         self.hosts.get(&host).is_some_and(has_items) || self.bodies.has_items(host)
     }
 
+    /// Returns the receivers of messages that have not been handed to a link as a whole.
+    pub fn receivers(&self) -> impl Iterator<Item = Tid> + '_ {
+        let flows = self.hosts.values().flat_map(|host_flows| &host_flows.flows);
+        flows.filter(|(_, flow)| !flow.items.is_empty() || flow.transfer.is_some()).map(|(dst, _)| *dst)
+    }
+
+    /// Returns whether a multicast is under way.
+    pub fn has_multicasts(&self) -> bool {
+        !self.bodies.is_idle() || !self.broadcasts.is_idle()
+    }
+
     /// Returns how many bytes the daemon holds for all senders.
     pub fn held_bytes(&self) -> u64 {
         self.budgets.total()

@@ -153,6 +153,11 @@ impl AckTracker {
         self.acknowledgements += count;
     }
 
+    /// Returns the position up to which everything has been received.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
     /// Returns whether there is anything to acknowledge.
     pub fn has_unacknowledged(&self) -> bool {
         self.received - self.acknowledged > self.acknowledgements

@@ -1,6 +1,7 @@
 //! Actions: what the rules order the daemon to do. Also the types that actions and their answers contain.
 use super::group_page::{GroupAction, Listing};
 use crate::codes::Code;
+use crate::host_look::ProcessLook;
 use crate::hostfile::HostLine;
 use crate::proto::{ByteBuf, LinkCause, RunSettings, ToTask, Welcome};
 use crate::tid::Tid;
@@ -50,6 +51,8 @@ pub enum Action {
     /// `Machine::handle_messages_made`. `describe`: the collector has not received the description of the event's
     /// fields yet. `introduce`: the collector has not received the list of all kinds of data yet.
     Trace { to: Tid, ctx: i32, tag: i32, record: Record, describe: bool, introduce: bool },
+    /// Look at these tasks and their processes (0: not known), and at what is under way; answer by `Machine::handle_seen`.
+    Look { to: Tid, wait: u32, tasks: Vec<(Tid, i32)> },
     /// Report the time of day by `Machine::handle_time_of_day`.
     TellTime { to: Tid, wait: u32 },
     /// Act on the page of a group.
@@ -132,6 +135,23 @@ pub enum Action {
     Withdraw,
     /// Everything has ended: exit.
     Stop,
+}
+
+/// What the daemon sees of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sight {
+    /// The words of its state line, as they are in its memory; empty for none.
+    pub words: Vec<u64>,
+    /// Whether it sleeps, as it says.
+    pub is_asleep: bool,
+    /// Whether its doorbell has rung and it has not emptied the doorbell.
+    pub is_rung: bool,
+    /// How many frames the daemon has sent to it; wraps.
+    pub frames: u32,
+    /// Whether frames for it wait in the daemon.
+    pub has_backlog: bool,
+    /// Its process.
+    pub process: Option<ProcessLook>,
 }
 
 /// A host on which a daemon is to be started.

@@ -11,7 +11,7 @@
 //! * `fences`: the order of frames on control links
 //! * `task_table`, `settings`, `host_table`, `roles`, `link_quality`, `links`, `pending_acks`, `open_requests`: tables
 //! * `event`, `core`, `outbox`: events, all tables together, and the functions that send
-//! * `tasks`: enrollment, introductions, death, exit statuses
+//! * `tasks`, `looks`: enrollment, introductions, death, exit statuses; what tasks do
 //! * `traces`, `output`, `notify`, `mailbox`, `contexts`, `direct`, `groups`: PVM's functions of these names
 //! * `fabrics`: introductions of tasks on a fabric
 //! * `membership`: hosts join and leave; links between hosts
@@ -45,6 +45,7 @@ mod index;
 pub mod limits;
 mod link_quality;
 mod links;
+mod looks;
 mod mailbox;
 mod membership;
 mod notify;
@@ -68,7 +69,7 @@ mod traces;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Company, Connection, DirectTicket, Found, HostStart, SpawnId, Start};
+pub use action::{Action, Company, Connection, DirectTicket, Found, HostStart, Sight, SpawnId, Start};
 pub use group_page::{Barrier, GroupAction, Listing};
 pub use limits::Limits;
 pub use links::{CallFailure, LinkBreak};
@@ -85,6 +86,7 @@ use self::parts::Parts;
 use self::spawn::Observers;
 use crate::codes::Code;
 use crate::datagram_error::DatagramError;
+use crate::host_look::HostLook;
 use crate::hostfile::HostLine;
 use crate::master_state::MasterState;
 use crate::proto::{ByteBuf, Hello, Host, Message, Reply, TaskEnd, ToDaemon};
@@ -381,8 +383,8 @@ impl Machine {
         self.parts.output.remote_output.taken(&mut self.core, collector);
     }
 
-    /// Sends messages that the daemon made for one action, like the records of [`Action::Trace`]. The messages precede
-    /// all later actions, so that a collector receives the news of a task's end before the end of the task's output.
+    /// Sends messages that the daemon made for one action, like the records of [`Action::Trace`], before all later actions: a
+    /// collector receives the news of a task's end before the end of its output.
     pub fn handle_messages_made(&mut self, messages: impl IntoIterator<Item = Message>) {
         let later = std::mem::take(&mut self.core.actions);
         messages.into_iter().for_each(|message| self.core.send_message(message));
@@ -395,7 +397,10 @@ impl Machine {
         self.core.reply(to, wait, Ok(reply));
     }
 
-    // ----- spawns
+    /// Answers [`Action::Look`] with what the daemon has seen of its host, without the tasks, and of each task.
+    pub fn handle_seen(&mut self, to: Tid, wait: u32, host: HostLook, sights: &BTreeMap<Tid, Sight>) {
+        looks::seen(&mut self.core, to, wait, host, sights);
+    }
 
     /// Handles the result of [`Action::Find`].
     pub fn handle_found(&mut self, now: Time, spawn: SpawnId, result: Result<Found, Code>) {
@@ -412,8 +417,6 @@ impl Machine {
         self.parts.spawns.process_started(&mut self.core, observers, tid, result);
         self.settle();
     }
-
-    // ----- groups
 
     /// Handles the result of [`GroupAction::Make`].
     pub fn handle_group_made(&mut self, group: u64, made: bool) {
@@ -457,8 +460,6 @@ impl Machine {
         self.parts.groups.listed_here(&mut self.core, listing, waiting);
         self.settle();
     }
-
-    // ----- hosts and links
 
     /// Handles the results of [`Action::CheckHosts`], in the order of the names.
     pub fn handle_hosts_checked(&mut self, request: u32, checked: Vec<Result<ResolvedHost, Code>>) {

@@ -273,6 +273,7 @@ pub(super) fn admit(core: &mut Core, wait: u32, from: Tid, request: Request) -> 
         Request::TaskStatus(_)
             | Request::HostStatus(_)
             | Request::Tasks(_)
+            | Request::Look(_)
             | Request::HostSync(_)
             | Request::ExitStatus(_)
             | Request::Input { .. }
@@ -314,7 +315,7 @@ fn deciding_host(core: &Core, request: &Request) -> Option<(Tid, Reply)> {
         Request::TaskStatus(tid) if tid.is_task() => (tid.host(), code(Code::NoTask)),
         Request::HostStatus(name) => (core.hosts.find(name)?, code(Code::HostFail)),
         Request::Tasks(tid) if *tid != Tid::NONE => (tid.host(), failed),
-        Request::HostSync(tid) | Request::ExitStatus(tid) => (tid.host(), failed),
+        Request::HostSync(tid) | Request::ExitStatus(tid) | Request::Look(tid) => (tid.host(), failed),
         Request::Input { tid, .. } => (tid.host(), failed),
         Request::Tickle(arguments) if declared_failed(arguments) == Some(core.own_host()) => return None,
         request if is_of_master(request) => (core.hosts.master(), failed),

@@ -4,7 +4,7 @@ use super::core::Core;
 use super::fabrics::Wanted;
 use super::parts::Parts;
 use super::servers::MessageTargets;
-use super::{control, groups, limits, membership, notify, spawn, tasks};
+use super::{control, groups, limits, looks, membership, notify, spawn, tasks};
 use crate::codes::Code;
 use crate::proto::{Message, Reply, Request};
 use crate::tid::{DAEMON_BIT, Tid};
@@ -60,6 +60,7 @@ impl Parts {
             Request::TaskStatus(tid) => tasks::status(core, tid),
             Request::Tasks(Tid::NONE) => return self.remote.gather_tasks(core, from, wait),
             Request::Tasks(place) => tasks::list(core, place),
+            Request::Look(place) => return looks::begin(core, from, wait, place),
             Request::Signal { tid, signal } => control::signal(core, tid, signal),
             Request::SignalGroup { tid, signal } => control::signal_group(core, tid, signal),
             Request::Input { tid, data } => return tasks::input(core, from, wait, tid, data),

@@ -215,7 +215,7 @@ pub(super) fn infos(core: &Core, place: Tid) -> Vec<TaskInfo> {
 }
 
 /// Returns what `pvm_tasks` reports of a task.
-fn info(core: &Core, tid: Tid, task: &Task) -> TaskInfo {
+pub(super) fn info(core: &Core, tid: Tid, task: &Task) -> TaskInfo {
     let forked = if task.origin == Origin::Arrived { 0 } else { TASK_FORKED };
     let connected = if task.state == State::Connected { TASK_CONNECTED } else { 0 };
     TaskInfo {

@@ -328,6 +328,16 @@ impl Endpoint {
         }
     }
 
+    /// Publishes what this task does ([`crate::state_line`]). `asleep`: whether it sleeps next.
+    pub fn publish_state(&self, words: &[u64], asleep: bool) {
+        self.heap.borrow().source().mapping.header().state.0.write(words, asleep);
+    }
+
+    /// Publishes that this task does not sleep any more. Call it before [`Endpoint::unpark`].
+    pub fn publish_awake(&self) {
+        self.heap.borrow().source().mapping.header().state.0.wake();
+    }
+
     /// Returns whether [`Endpoint::prepare_park`] was called, and [`Endpoint::unpark`] has not been called since.
     pub fn is_parked(&self) -> bool {
         self.parked

@@ -9,6 +9,7 @@ use crate::program::{ProgramRole, Stage, Task};
 use crate::queue::{MILLISECOND, Nanos, SECOND};
 use crate::world::{Phase, World};
 use pvm_core::codes::Code;
+use pvm_core::host_look::HostLook;
 use pvm_core::machine::{Action, Found, Start};
 use pvm_core::proto::{ByteBuf, Hello, Reply, Request, TaskEnd, TaskKind, ToDaemon, ToTask, VERSION};
 use pvm_core::tid::Tid;
@@ -89,6 +90,9 @@ impl World {
                 let (seconds, microseconds) = ((self.now / SECOND) as i64, (self.now % SECOND / 1000) as i32);
                 let reply = Reply::Clock { seconds, microseconds };
                 self.nodes[node].machine.handle_time_of_day(to, wait, reply);
+            }
+            Action::Look { to, wait, .. } => {
+                self.nodes[node].machine.handle_seen(to, wait, HostLook::default(), &Default::default());
             }
             Action::Group { group, action } => self.act_on_group(node, group, &action),
             Action::ListBarriers { listing } => self.list_barriers(node, listing),

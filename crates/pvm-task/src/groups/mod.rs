@@ -16,6 +16,7 @@ pub use waiters::GroupWait;
 use crate::types::{Filter, GROUP_CONTEXTS};
 use membership::STALE;
 use pvm_core::codes::Code;
+use pvm_core::state_line::Label;
 use pvm_fmp::{GroupView, INLINE_BYTES_MAX};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::OwnedFd;
@@ -59,6 +60,11 @@ pub(crate) struct CachedGroup {
 }
 
 impl CachedGroup {
+    /// Returns the name of the group, for the state line.
+    pub fn label(&self) -> Label {
+        Label::new(&self.name)
+    }
+
     /// Returns the members at the time of the freeze, if this task continues with them: if it has frozen the group
     /// itself, or has used the group after the freeze and before a member left.
     #[inline]

@@ -304,6 +304,11 @@ impl Member {
             || self.frames() != self.socket_polls.frames_seen
     }
 
+    /// Returns how many frames the port table had counted when the socket was last read.
+    pub fn frames_seen(&self) -> u32 {
+        self.socket_polls.frames_seen
+    }
+
     /// Makes the next poll read the socket, whatever the port table says.
     pub fn request_socket_poll(&mut self) {
         self.socket_polls.requested = true;

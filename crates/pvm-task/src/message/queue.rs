@@ -105,7 +105,6 @@ impl Queue {
         self.arrival.first == NONE
     }
 
-    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.len
     }

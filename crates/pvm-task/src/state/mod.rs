@@ -4,6 +4,7 @@ mod handlers;
 mod notifies;
 mod sinks;
 mod system;
+mod told;
 mod visibility;
 
 pub(crate) use notifies::OWN_NOTIFY;
@@ -26,6 +27,7 @@ use pvm_core::encoding::Reader;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Arrival, Waits};
 use system::{RouteSwitches, is_system};
+use told::Told;
 
 /// The part of a task that needs no machine.
 pub(crate) struct State {
@@ -50,6 +52,8 @@ pub(crate) struct State {
     pub synchronized: bool,
     /// How long a wait for a message or an answer spins and yields before the thread sleeps.
     pub waits: Waits,
+    /// What the state line tells of the waits of this task.
+    pub told: Told,
 }
 
 impl State {
@@ -72,6 +76,7 @@ impl State {
             news: false,
             synchronized: false,
             waits: Waits::default(),
+            told: Told::default(),
         }
     }
 

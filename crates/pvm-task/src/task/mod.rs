@@ -8,6 +8,7 @@ mod options;
 mod output;
 mod pack;
 mod precv;
+mod publish;
 mod receive;
 mod requests;
 mod send;
@@ -19,6 +20,7 @@ mod wait;
 pub use fast_path::FastSend;
 pub use fmp::{FmpFound, FmpReceived, FmpSide};
 pub use groups::{BarrierArrival, Collective, GroupMember};
+pub use requests::call_of;
 pub use wait::{Step, Waiter};
 
 use crate::member::{Loss, Member};
@@ -187,6 +189,7 @@ impl Task {
 
     /// Ends what a call has begun that the program has left by `longjmp`.
     pub fn left_by_jump(&mut self) {
+        self.publish_running();
         if let Some(member) = &mut self.member {
             member.endpoint.withdraw_open_stream();
         }

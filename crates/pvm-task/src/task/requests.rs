@@ -7,7 +7,21 @@ use crate::types::Ticket;
 use pvm_core::codes::{Code, ENC_IN_PLACE, MBOX_WAIT_FOR_INFO};
 use pvm_core::machine::BESIDE_VARIABLE;
 use pvm_core::proto::{ByteBuf, Message, Reply, Request, Spawn};
+use pvm_core::state_line::{Call, Label};
 use pvm_core::tid::Tid;
+
+/// Returns the wait for the reply to a request, for the state line.
+pub fn call_of(request: &Request) -> Call {
+    match request {
+        Request::Spawn(_) | Request::Siblings => Call::Spawn,
+        Request::AddHosts(_) | Request::DeleteHosts(_) | Request::DrainHosts { .. } | Request::AwaitHosts => {
+            Call::Hosts
+        }
+        Request::FreezeGroup { name, count } => Call::Freeze { group: Label::new(name), count: *count },
+        Request::RecvInfo { name, flags, .. } if flags & MBOX_WAIT_FOR_INFO != 0 => Call::Mailbox(Label::new(name)),
+        _ => Call::Daemon,
+    }
+}
 
 impl Task {
     /// Sends a request. Fails with `SysErr` if the daemon is gone, and with `NotImpl` inside a handler.

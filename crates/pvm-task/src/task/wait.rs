@@ -1,7 +1,7 @@
 //! Waiting, split into steps so that the caller's lock need not be held while the thread sleeps.
 //!
 //! ```text
-//! let mut waiter = Waiter::new(timeout);
+//! let mut waiter = Waiter::new(call, timeout);
 //! loop {
 //!     task.progress();                               // state locked
 //!     if let Some(result) = attempt(&mut task) { waiter.finish(&mut task); break result }
@@ -19,7 +19,9 @@
 //! [`Task::take_news`] returns true. If a call of another thread takes in messages or events, this call itself wakes
 //! the sleeper.
 use super::Task;
+use super::publish::Waiting;
 use crate::member::{Member, SLEEP_MAX, Sleep, WokenBy};
+use pvm_core::state_line::Call;
 use pvm_fmp::{Company, Spinner, doorbell};
 use std::time::{Duration, Instant};
 
@@ -44,12 +46,16 @@ enum Phase {
 /// The wait of one blocking call: it spins, yields, sleeps.
 pub struct Waiter {
     phase: Phase,
+    /// The call, for the state line.
+    call: Call,
     patient: bool,
     /// Whether the wait sleeps at once.
     asleep: bool,
     deadline: Option<Instant>,
     /// When the wait slept first ([`Member::note_sleep`]).
     slept_at: Option<Instant>,
+    /// Whether the state line tells of this wait.
+    is_told: bool,
     /// If this thread relies on the sleep of another thread: the number of that sleep, and since when this thread
     /// relies on it.
     relied_on: Option<(u32, Instant)>,
@@ -68,23 +74,24 @@ pub enum Step {
 }
 
 impl Waiter {
-    /// Begins a wait; `None` waits forever. Without a timeout the clock is not read.
+    /// Begins a wait of that call; `None` waits forever. Without a timeout the clock is not read.
     #[inline]
-    pub fn new(timeout: Option<Duration>) -> Waiter {
+    pub fn new(call: Call, timeout: Option<Duration>) -> Waiter {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Waiter { phase: Phase::New, patient: false, asleep: false, deadline, slept_at: None, relied_on: None }
+        let (phase, slept_at, relied_on) = (Phase::New, None, None);
+        Waiter { phase, call, patient: false, asleep: false, deadline, slept_at, is_told: false, relied_on }
     }
 
     /// Begins a wait for other members of a group.
     #[inline]
-    pub fn for_members(timeout: Option<Duration>) -> Waiter {
-        Waiter { patient: true, ..Waiter::new(timeout) }
+    pub fn for_members(call: Call, timeout: Option<Duration>) -> Waiter {
+        Waiter { patient: true, ..Waiter::new(call, timeout) }
     }
 
     /// Begins a wait for a datagram. A waiter that does not sleep does not notice its arrival.
     #[inline]
-    pub fn asleep(timeout: Option<Duration>) -> Waiter {
-        Waiter { asleep: true, ..Waiter::new(timeout) }
+    pub fn asleep(call: Call, timeout: Option<Duration>) -> Waiter {
+        Waiter { asleep: true, ..Waiter::new(call, timeout) }
     }
 
     /// Returns whether the wait learns from its spins and yields, and later waits from it.
@@ -162,9 +169,18 @@ impl Waiter {
                 let left = Waiter::leave_time_to_tidy(task, left);
                 let untold = task.member.as_mut().and_then(|member| member.note_sleep(&mut self.slept_at));
                 let left = [left, untold].into_iter().flatten().min();
+                self.tell(task);
                 Step::Sleep(task.park(left))
             }
         }
+    }
+
+    /// Tells in the state line that this wait sleeps next.
+    fn tell(&mut self, task: &mut Task) {
+        let (call, is_timed, is_told) = (self.call, self.deadline.is_some(), self.is_told);
+        let since = *self.slept_at.get_or_insert_with(Instant::now);
+        self.is_told = true;
+        task.publish_wait(&Waiting { call, is_timed, since, is_told });
     }
 
     /// If the task holds much free memory, frees this memory once nothing has arrived for [`TIDY_PAUSE`]. Until then,
@@ -184,6 +200,7 @@ impl Waiter {
 
     /// Ends the sleep. Must be called after [`Sleep::sleep`], with what that returned.
     pub fn woke(&mut self, task: &mut Task, by: WokenBy) {
+        task.publish_awake();
         task.unpark_by(by);
         self.phase = Phase::Asleep;
     }
@@ -191,8 +208,9 @@ impl Waiter {
     /// Ends the wait, whatever its result. Must be called.
     #[inline]
     pub fn finish(self, task: &mut Task) {
-        if self.slept_at.is_some() && !task.another_thread_sleeps() {
+        if let Some(since) = self.slept_at.filter(|_| !task.another_thread_sleeps()) {
             task.member.as_mut().map(Member::note_awake);
+            task.publish_end(since);
         }
         match &self.phase {
             Phase::Prepared if !task.another_thread_sleeps() => task.unpark(),

@@ -1,6 +1,7 @@
 //! Messages of FMP, the layer below PVM's messages.
 use crate::daemon::Running;
 use crate::{LONG, pattern, precv, psend, two, wait};
+use pvm_core::state_line::Call;
 use pvm_task::{ANY, FmpFound, FmpReceived, FmpSide, Step, Submit, Task, Waiter};
 
 fn fmp_send(task: &mut Task, to: i32, tag: i32, body: &[u8]) {
@@ -10,7 +11,7 @@ fn fmp_send(task: &mut Task, to: i32, tag: i32, body: &[u8]) {
 fn fmp_receive(task: &mut Task, source: i32, tag: i32, room: &mut [u8]) -> FmpReceived {
     let filter = Task::fmp_filter(source, tag).unwrap();
     task.begin_precv(&filter, room.len());
-    let mut waiter = Waiter::new(Some(LONG));
+    let mut waiter = Waiter::new(Call::Pause, Some(LONG));
     let received = loop {
         if let Some(received) = task.try_fmp_receive(&filter, room) {
             break received;

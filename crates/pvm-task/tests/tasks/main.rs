@@ -10,6 +10,7 @@ mod queues;
 mod waits;
 
 use daemon::Running;
+use pvm_core::state_line::Call;
 use pvm_task::{Delivered, Kind, Source, Step, Submit, Task, Waiter};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ fn wait<T>(task: &mut Task, attempt: impl FnMut(&mut Task) -> Option<T>) -> T {
 }
 
 fn wait_for<T>(task: &mut Task, timeout: Duration, mut attempt: impl FnMut(&mut Task) -> Option<T>) -> Option<T> {
-    let mut waiter = Waiter::new(Some(timeout));
+    let mut waiter = Waiter::new(Call::Pause, Some(timeout));
     loop {
         task.progress();
         if let Some(result) = attempt(task) {

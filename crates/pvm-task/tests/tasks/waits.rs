@@ -3,6 +3,7 @@ use crate::daemon::{CORES, Running};
 use crate::{LONG, enroll, precv, psend, two, wait_for};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request};
+use pvm_core::state_line::Call;
 use pvm_task::{ANY, Filter, Session, Step, Task, Waiter};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -83,7 +84,7 @@ fn a_tool_never_counts() {
 
 /// Begins a wait, and continues it up to the point from which senders ring the task's doorbell.
 fn about_to_sleep(task: &mut Task) -> Waiter {
-    let mut waiter = Waiter::new(Some(LONG));
+    let mut waiter = Waiter::new(Call::Pause, Some(LONG));
     while !task.is_about_to_sleep() {
         task.progress();
         assert!(matches!(waiter.next(task), Step::Again));

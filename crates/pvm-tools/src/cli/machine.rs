@@ -93,6 +93,23 @@ pub struct Jobs {
     pub json: bool,
 }
 
+/// Show which tasks wait, for what, and why nothing comes
+///
+/// Looks at all tasks of all hosts at least twice, without a signal and without their help. Prints a line for each task that waits:
+/// for how long, in which call, and what the task does for which it waits. Names the tasks that can never go on: those that
+/// wait for each other in a circle, and those that wait for a task that has ended. A task is never said to be one of them if it may
+/// still get something. The exit status is 0 if there is no deadlock, 1 if there is one, and 2 if the machine cannot be asked.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Why {
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+    /// Only this task and those for which it waits, or the tasks of this job (a number that pvm jobs shows)
+    #[arg(value_name = "TASK|JOB")]
+    pub of: Option<String>,
+}
+
 /// Print versions, places, features, limits, and the settings in force
 ///
 /// Each setting is printed with its source: the environment, or the default. Needs no machine.

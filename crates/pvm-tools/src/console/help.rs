@@ -44,7 +44,7 @@ const fn hidden(command: Command) -> Command {
 }
 
 /// All commands, sorted by name.
-pub static COMMANDS: [Command; 29] = [
+pub static COMMANDS: [Command; 30] = [
     command(
         "add",
         (2, 0),
@@ -132,6 +132,14 @@ pub static COMMANDS: [Command; 29] = [
     command("unalias", (2, 2), c::unalias, "Forget an own name for a command", "unalias name"),
     command("unexport", (1, 0), c::unexport, "No longer pass variables on", "unexport [ name ... ]"),
     command("version", (1, 1), c::version, "Print the version of PVM that this is equal to", "version"),
+    with_json(command(
+        "why",
+        (1, 2),
+        listing::why,
+        "Show which tasks wait, for what, and why nothing comes",
+        "why [ tid | job ] [ --json ]\n\
+        Also names the tasks that can never go on (deadlocks).",
+    )),
 ];
 
 const PS: &str = "ps [ -axl ] [ --json ]

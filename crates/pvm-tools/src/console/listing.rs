@@ -1,7 +1,7 @@
 //! The commands that print lists.
 use super::{Call, Flow};
 use crate::control;
-use crate::{json, shape};
+use crate::{json, shape, why};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Host, Reply, Request, TaskInfo};
 use pvm_core::tid::Tid;
@@ -150,6 +150,23 @@ fn long_jobs(call: &mut Call<'_, '_>) -> Result<String, Code> {
     let (hosts, _) = control::hosts(call.control)?;
     let tasks = control::tasks(call.control, Tid::NONE)?;
     Ok(call.console.jobs.long_list(&tasks, &hosts, call.control.tid()))
+}
+
+pub fn why(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
+    let of = call.words.get(1).cloned();
+    match why::examine(call.control, of.as_deref()) {
+        Ok(found) => {
+            call.note(&[if found.has_deadlock() { -1 } else { 0 }]);
+            call.print(&if as_json { found.json() } else { found.text() })?;
+            Ok(Flow::Continue)
+        }
+        Err(why::Error::Code(code)) => finish(call, "pvm_tasks", Err(code)),
+        Err(error) => {
+            call.note(&[-1]);
+            call.print(&format!("why: {error}\n"))?;
+            Ok(Flow::Continue)
+        }
+    }
 }
 
 pub fn names(call: &mut Call<'_, '_>, _json: bool) -> Outcome {

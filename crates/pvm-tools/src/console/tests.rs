@@ -40,7 +40,8 @@ impl Control for Fake {
             },
             Request::GroupPlaces => {
                 let name = ByteBuf::from(b"ring".as_slice());
-                Reply::GroupPlaces(vec![GroupPlace { name, members: 12, hosts: 3, at: OWN.host() }])
+                let members = (1..=12).map(|task| Tid(OWN.host().0 + task)).collect();
+                Reply::GroupPlaces(vec![GroupPlace { name, members, is_frozen: false, hosts: 3, at: OWN.host() }])
             }
             Request::Spawn(_) => Reply::Tids(self.spawned.clone()),
             Request::Tasks(_) => Reply::Tasks(self.tasks.clone()),

@@ -1,6 +1,7 @@
 //! Executes the actions of the machine. One `match` has an arm for each action, so that a missing arm does not compile.
 use super::Daemon;
-use crate::{clock, socket_directory};
+use crate::{clock, looks, socket_directory};
+use pvm_core::host_look::HostLook;
 use pvm_core::machine::{Action, Connection};
 use pvm_core::proto::Welcome;
 use pvm_core::tid::Tid;
@@ -43,6 +44,7 @@ impl Daemon {
                 let messages = clock::trace((to, ctx, tag), record, describe, introduce);
                 self.machine.handle_messages_made(messages);
             }
+            Action::Look { to, wait, tasks } => self.look(to, wait, &tasks),
             Action::TellTime { to, wait } => self.machine.handle_time_of_day(to, wait, clock::time_of_day()),
             Action::Log { tid, line } => self.log_output(tid, &line),
             // Hosts that are to be added.
@@ -102,6 +104,18 @@ impl Daemon {
             self.log.line(&format!("cannot introduce {one} and {other}: {error}"));
             self.machine.handle_not_introduced(one, other);
         }
+    }
+
+    /// Looks at tasks, and at what is under way to others.
+    fn look(&mut self, to: Tid, wait: u32, tasks: &[(Tid, i32)]) {
+        let mut host = HostLook { now_ns: looks::now_ns(), ..HostLook::default() };
+        // What has been received by now has rung those whom it concerns before they are looked at.
+        self.route.show_received(&mut host);
+        let sights = looks::look(tasks, &self.connections);
+        // What those that sleep have sent before is in the queues to this daemon at the latest.
+        self.take_from_all();
+        self.route.show_sent(&mut host);
+        self.machine.handle_seen(to, wait, host, &sights);
     }
 
     /// Forgets a task that is gone.

@@ -50,6 +50,7 @@ use link_failure::LinkFailure;
 use pvm_core::flows::multicast::{Advice, InOrder, LISTENERS_MIN};
 use pvm_core::flows::pacing::{Pacer, Pacing};
 use pvm_core::flows::{InboundFlows, ProtocolViolation};
+use pvm_core::host_look::{HostLook, LinkLook};
 use pvm_core::tid::Tid;
 use pvm_core::wire::{Frame, decode, encode};
 use pvm_fmp::ports::PortView;
@@ -362,6 +363,27 @@ impl Route {
         let pacing = self.pacer.next_wakeup().map(|when| when.saturating_sub(self.clock.now()));
         let broadcast = self.egress_flows.flows.next_wakeup().map(|when| when.saturating_sub(self.clock.now()));
         pacing.into_iter().chain(broadcast).chain(self.waits_for_memory().then_some(PAUSE)).min()
+    }
+
+    /// Shows what this daemon has received from other hosts, and whether some of it has not been delivered yet.
+    pub fn show_received(&self, look: &mut HostLook) {
+        let link = |(host, link): (&Tid, &DataLink)| LinkLook {
+            host: *host,
+            received: link.receive.receipts.received(),
+            sent: 0,
+        };
+        look.links = self.data_links.iter().map(link).collect();
+        look.carries_more |= self.intake.arriving() > 0 || !self.held.is_empty() || !self.undelivered.is_empty();
+    }
+
+    /// Shows what this daemon has sent to other hosts, and for whom it holds messages.
+    pub fn show_sent(&self, look: &mut HostLook) {
+        let flows = &self.egress_flows.flows;
+        look.set_under_way(flows.receivers().collect());
+        look.carries_more |= flows.has_multicasts();
+        for link in &mut look.links {
+            link.sent = self.data_links.get(&link.host).map_or(0, |link| link.transmit.end());
+        }
     }
 
     /// Makes the acknowledgement of all received bytes due, so that other hosts need not keep these bytes.

@@ -220,6 +220,11 @@ impl TransmitState {
         self.sent.push(batch, length);
     }
 
+    /// Returns how many bytes there have been for the other host.
+    pub fn end(&self) -> u64 {
+        self.sent.acknowledged() + self.sent.unacknowledged()
+    }
+
     /// Returns how many bytes are kept.
     #[cfg(test)]
     pub fn kept(&self) -> u64 {

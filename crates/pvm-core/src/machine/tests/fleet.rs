@@ -3,6 +3,7 @@
 use super::group_members::Boards;
 use super::hearing::Ears;
 use super::*;
+use crate::host_look::HostLook;
 use crate::proto::{TaskEnd, VERSION, decode, encode};
 use crate::release::{CHAIN_VALUE_BYTES, ChainValue};
 use crate::wire::{HostEntry, ResolvedHost, Started};
@@ -483,6 +484,9 @@ impl Fleet {
             Action::ListBarriers { listing } => {
                 let waiting = node.boards.waiting();
                 node.machine.handle_barriers_listed(listing, waiting);
+            }
+            Action::Look { to, wait, .. } => {
+                node.machine.handle_seen(to, wait, HostLook::default(), &BTreeMap::new());
             }
             Action::TellTime { to, wait } => {
                 node.machine.handle_time_of_day(to, wait, Reply::Clock { seconds: 5, microseconds: 0 });

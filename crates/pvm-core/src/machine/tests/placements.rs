@@ -290,8 +290,9 @@ fn the_places_of_groups_are_listed_and_wrong_hosts_refused() {
     let mut fleet = fleet(3, 1, usize::MAX);
     let programs = meeting_at(&mut fleet, &[2, 3, 3], Fleet::host(3));
     let asker = fleet.task(Fleet::host(2));
-    let places = vec![GroupPlace { name: ByteBuf::from(b"g".to_vec()), members: 3, hosts: 2, at: Fleet::host(3) }];
-    assert_eq!(fleet.ask(asker, Request::GroupPlaces), Some(Reply::GroupPlaces(places)));
+    let Some(Reply::GroupPlaces(places)) = fleet.ask(asker, Request::GroupPlaces) else { panic!("no list") };
+    let [GroupPlace { name, members, is_frozen: false, hosts: 2, at }] = &places[..] else { panic!("{places:?}") };
+    assert_eq!((&name[..], members.len(), *at), (&b"g"[..], 3, Fleet::host(3)));
     for (host, code) in [(Tid(0x40001), Code::BadParam), (Fleet::host(9), Code::NoHost)] {
         assert_eq!(fleet.ask(asker, Request::SetGroupHost(host)), Some(Reply::Error(code)));
     }

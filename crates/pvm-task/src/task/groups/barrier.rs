@@ -6,6 +6,7 @@ use crate::task::Task;
 use crate::types::Ticket;
 use pvm_core::codes::Code;
 use pvm_core::proto::{Reply, Request, ToDaemon};
+use pvm_core::state_line::Call;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Refused, Sent};
 use std::cell::Cell;
@@ -13,6 +14,7 @@ use std::cell::Cell;
 /// The arrival of this task at a barrier.
 pub struct BarrierArrival {
     group: Group,
+    need: u32,
     at: ArrivedAt,
     /// Once the barrier has opened: what the task has taken in until then (`Backlog::end`).
     opened: Cell<Option<u64>>,
@@ -27,8 +29,13 @@ enum ArrivedAt {
 }
 
 impl BarrierArrival {
-    fn new(group: &Group, at: ArrivedAt) -> BarrierArrival {
-        BarrierArrival { group: group.clone(), at, opened: Cell::new(None) }
+    fn new(group: &Group, need: u32, at: ArrivedAt) -> BarrierArrival {
+        BarrierArrival { group: group.clone(), need, at, opened: Cell::new(None) }
+    }
+
+    /// Returns the wait at the barrier, for the state line.
+    pub fn call(&self) -> Call {
+        Call::Barrier { group: self.group.0.label(), count: self.need }
     }
 
     /// Returns whether the task has arrived through its daemon, whose answer opens the barrier.
@@ -81,23 +88,23 @@ impl Task {
             Err(Refused::Mismatch) => return Err(Code::Mismatch),
             Err(Refused::NotMember) => return Err(Code::NotInGroup),
             Err(Refused::Closed) => return Err(Code::NoGroup),
-            Err(Refused::Elsewhere) => return self.arrive_by_daemon(group, by_daemon(group.0.id)),
+            Err(Refused::Elsewhere) => return self.arrive_by_daemon(group, need, by_daemon(group.0.id)),
         };
         let generation = arrival.generation;
         if arrival.last {
             self.release(group, generation);
-            return Ok(BarrierArrival::new(group, ArrivedAt::SharedMemory { generation, wait: None }));
+            return Ok(BarrierArrival::new(group, need, ArrivedAt::SharedMemory { generation, wait: None }));
         }
         let wait = self.begin_group_wait(state, instance, Some(generation));
         if arrival.short {
             self.report_too_few(state.id, size);
         }
-        Ok(BarrierArrival::new(group, ArrivedAt::SharedMemory { generation, wait: Some(wait) }))
+        Ok(BarrierArrival::new(group, need, ArrivedAt::SharedMemory { generation, wait: Some(wait) }))
     }
 
     /// Arrives through the daemon, which counts the arrivals of all hosts.
     #[cold]
-    fn arrive_by_daemon(&mut self, group: &Group, request: Request) -> Result<BarrierArrival, Code> {
+    fn arrive_by_daemon(&mut self, group: &Group, need: u32, request: Request) -> Result<BarrierArrival, Code> {
         let heard = self.member.as_mut().and_then(|member| member.releases.begin_wait(group.0.id));
         let request = match (request, heard) {
             (Request::Barrier { group, count }, Some(heard)) => {
@@ -109,7 +116,7 @@ impl Task {
             (request, _) => request,
         };
         let ticket = self.begin(request).inspect_err(|_| self.end_release_wait(group))?;
-        Ok(BarrierArrival::new(group, ArrivedAt::Daemon(ticket)))
+        Ok(BarrierArrival::new(group, need, ArrivedAt::Daemon(ticket)))
     }
 
     /// Ends an arrival, whatever its result.

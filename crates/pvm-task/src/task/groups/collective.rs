@@ -13,6 +13,7 @@ use crate::target::Target;
 use crate::task::Task;
 use crate::types::{Delivered, Filter, Kind, Submit};
 use pvm_core::codes::Code;
+use pvm_core::state_line::Call;
 use pvm_core::tid::Tid;
 use pvm_fmp::{Immediate, WELL_KNOWN_HEADERS};
 use std::rc::Rc;
@@ -64,6 +65,11 @@ const FRAME_WAIT_MAX: Duration = Duration::from_secs(1);
 const FRAME_PAUSE: Duration = Duration::from_millis(1);
 
 impl Collective {
+    /// Returns the wait for a share of that member, or until it has taken ours, for the state line.
+    pub fn call(&self, of: GroupMember) -> Call {
+        Call::Collective { group: self.group.label(), of: Tid(of.tid) }
+    }
+
     /// Returns the instance of this task.
     pub fn instance(&self) -> u32 {
         self.instance

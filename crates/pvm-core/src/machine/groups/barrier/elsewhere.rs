@@ -138,7 +138,8 @@ impl Groups {
     pub fn places(&self, core: &Core) -> Reply {
         let place = |(name, group): (&[u8], &Group)| GroupPlace {
             name: ByteBuf::from(name.to_vec()),
-            members: group.size() as u32,
+            members: group.members().map(|(_, tid)| tid).collect(),
+            is_frozen: group.frozen,
             hosts: group.hosts().count() as u32,
             at: group.barrier.meets_on().unwrap_or(core.own_host()),
         };

@@ -1,0 +1,182 @@
+//! `pvm why`: who waits for whom, and why nothing comes. Takes looks at the machine, lets the core judge, and prints the
+//! judgement.
+mod text;
+mod value;
+
+use crate::control::{self, Control};
+use crate::{cli, machine, shape};
+use pvm_core::codes::Code;
+use pvm_core::jobs;
+use pvm_core::proto::{Host, Reply, Request, TaskInfo};
+use pvm_core::tid::Tid;
+use pvm_core::waiting::{Look, Obstacle, Outlook, Report, TaskReport, report};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long a host may take to answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How many looks are taken at most.
+const LOOKS_MAX: usize = 12;
+/// The exit status if there is a deadlock, and if nothing could be found out.
+const DEADLOCK: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Why nothing was found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// The daemon refused.
+    Code(Code),
+    /// There is no such task or job.
+    Unknown(String),
+}
+
+impl From<Code> for Error {
+    fn from(code: Code) -> Error {
+        Error::Code(code)
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Code(code) => write!(f, "{code}"),
+            Error::Unknown(word) => write!(f, "{word}: no such task or job (pvm ps -a and pvm jobs list them)"),
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug, PartialEq)]
+pub struct Found {
+    report: Report,
+    hosts: Vec<Host>,
+    /// The tasks that are shown.
+    shown: BTreeSet<Tid>,
+}
+
+/// Runs `pvm why`.
+pub fn run(arguments: &cli::Why) -> ExitCode {
+    let mut session = match machine::join() {
+        Ok(session) => session,
+        Err(error) => {
+            eprintln!("pvm: {error}");
+            return ExitCode::from(FAILED);
+        }
+    };
+    let result = examine(&mut session, arguments.of.as_deref());
+    // The result is there; it does not matter whether leaving the machine succeeds.
+    let _ = session.leave();
+    match result {
+        Ok(found) => {
+            let text = if arguments.json { found.json() } else { found.text() };
+            match std::io::stdout().write_all(text.as_bytes()) {
+                Ok(()) if found.has_deadlock() => ExitCode::from(DEADLOCK),
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::from(FAILED),
+            }
+        }
+        Err(error) => {
+            eprintln!("pvm: {error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Finds out who waits for whom. `of`: a task or a job, if only that is to be shown.
+pub fn examine(control: &mut dyn Control, of: Option<&str>) -> Result<Found, Error> {
+    let mut earlier = look(control)?.0;
+    let mut looks = 1;
+    loop {
+        control.pause(PAUSE);
+        let (later, hosts) = look(control)?;
+        looks += 1;
+        let pair = [earlier, later];
+        let report = report(&pair);
+        if !report.is_unsure || looks == LOOKS_MAX {
+            let shown = match of {
+                Some(word) => chosen(&report, word)?,
+                None => report.tasks.iter().map(|task| task.info.tid).collect(),
+            };
+            return Ok(Found { report, hosts, shown });
+        }
+        [_, earlier] = pair;
+    }
+}
+
+/// Looks at all hosts.
+fn look(control: &mut dyn Control) -> Result<(Look, Vec<Host>), Code> {
+    let (hosts, _) = control::hosts(control)?;
+    let questions = hosts.iter().map(|host| Request::Look(host.tid)).chain([Request::GroupPlaces]);
+    let mut answers = control.ask_all(questions.collect(), ANSWER_WAIT);
+    let mut look = Look::default();
+    match answers.pop() {
+        Some(Some(Ok(Reply::GroupPlaces(groups)))) => look.groups = groups,
+        // Without the groups, nobody who waits for members is said to be stuck.
+        _ => look.groups = Vec::new(),
+    }
+    for (host, answer) in hosts.iter().zip(answers) {
+        match answer {
+            Some(Ok(Reply::Look(seen))) => drop(look.hosts.insert(host.tid, seen)),
+            _ => drop(look.silent.insert(host.tid)),
+        }
+    }
+    Ok((look, hosts))
+}
+
+/// Returns the tasks of a job, or a task and those for which it waits.
+fn chosen(report: &Report, word: &str) -> Result<BTreeSet<Tid>, Error> {
+    let infos: Vec<TaskInfo> = report.tasks.iter().map(|task| task.info.clone()).collect();
+    // A tid has at least five digits, since it holds a host.
+    if let Some((_, job)) =
+        jobs::families(&jobs::started(infos)).into_iter().find(|(number, _)| number.to_string() == word)
+    {
+        return Ok(job.into_iter().collect());
+    }
+    let first = shape::parse_tid(word);
+    let find = |tid: Tid| report.tasks.iter().find(|task| task.info.tid == tid);
+    find(first).ok_or_else(|| Error::Unknown(word.to_owned()))?;
+    let (mut shown, mut work) = (BTreeSet::new(), vec![first]);
+    while let Some(task) = work.pop().and_then(find) {
+        if shown.insert(task.info.tid) {
+            work.extend(awaited(task));
+        }
+    }
+    Ok(shown)
+}
+
+/// Returns the tasks for which a task waits by name.
+fn awaited(task: &TaskReport) -> Vec<Tid> {
+    let tids = task.obstacles.iter().flat_map(|obstacle| match obstacle {
+        Obstacle::Peer(tid, _) => vec![*tid],
+        Obstacle::Members { missing, .. } => missing.iter().map(|(tid, _)| *tid).collect(),
+        Obstacle::OtherMessages(_) | Obstacle::Anybody { .. } | Obstacle::Group(_) => Vec::new(),
+    });
+    tids.collect()
+}
+
+impl Found {
+    /// Returns whether one of the shown tasks can never go on.
+    pub fn has_deadlock(&self) -> bool {
+        self.tasks().any(|task| matches!(task.outlook, Outlook::Stuck { .. }))
+    }
+
+    /// Returns the shown tasks.
+    fn tasks(&self) -> impl Iterator<Item = &TaskReport> {
+        self.report.tasks.iter().filter(|task| self.shown.contains(&task.info.tid))
+    }
+
+    /// Returns the causes of deadlocks that concern the shown tasks.
+    fn causes(&self) -> impl Iterator<Item = (usize, &Vec<Tid>)> {
+        let concerns = |number: usize| {
+            self.tasks().any(|task| matches!(task.outlook, Outlook::Stuck { cause, .. } if cause == number))
+        };
+        self.report.causes.iter().enumerate().filter(move |(number, _)| concerns(*number))
+    }
+}
+
+#[cfg(test)]
+mod tests;

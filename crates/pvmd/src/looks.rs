@@ -1,0 +1,110 @@
+//! What the daemon can see of the tasks of this host without their help: their state lines, their doorbells, their processes.
+use crate::connections::Connections;
+use pvm_core::host_look::{Activity, ProcessLook};
+use pvm_core::machine::Sight;
+use pvm_core::tid::Tid;
+use pvm_fmp::state_line;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::fd::AsFd;
+
+/// The most of a file about a process that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 4096;
+/// The signals that come by themselves: SIGALRM, SIGVTALRM, SIGPROF, SIGIO.
+const TIMER_SIGNALS: [u32; 4] = [14, 26, 27, 29];
+
+/// Returns the time of the clock that tasks use for their state lines, in nanoseconds.
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Looks at these tasks and their processes.
+pub fn look(tasks: &[(Tid, i32)], connections: &Connections) -> BTreeMap<Tid, Sight> {
+    tasks.iter().map(|(tid, process)| (*tid, sight(*tid, *process, connections))).collect()
+}
+
+fn sight(tid: Tid, pid: i32, connections: &Connections) -> Sight {
+    let seen = connections.memory_of(tid).and_then(|memory| Some((memory, state_line::read(memory.segment.as_fd())?)));
+    let mut process = process_look(pid);
+    let (frames, has_backlog) = (connections.frames_to(tid), connections.backlog_of(tid) > 0);
+    let Some((memory, line)) = seen else { return Sight { frames, has_backlog, process, ..Sight::default() } };
+    // The order matters: a task tells that it is awake before it empties its doorbell.
+    let is_rung = pvm_fmp::doorbell::has_rung(memory.bell.as_fd());
+    let is_asleep = state_line::still_sleeps(memory.segment.as_fd(), &line);
+    if is_asleep {
+        // Only who sleeps may be said to sleep for ever.
+        process = process.and_then(|look| Some(ProcessLook { catches_timers: catches_timers(pid)?, ..look }));
+    }
+    Sight { words: line.words.to_vec(), is_asleep, is_rung, frames, has_backlog, process }
+}
+
+/// Reads what the system tells of a process; `None` if it tells nothing.
+fn process_look(pid: i32) -> Option<ProcessLook> {
+    parse(&read(pid, "stat")?)
+}
+
+/// Reads a file about a process.
+fn read(pid: i32, name: &str) -> Option<String> {
+    if pid <= 0 {
+        return None;
+    }
+    let file = std::fs::File::open(format!("/proc/{pid}/{name}")).ok()?;
+    let mut text = Vec::new();
+    file.take(FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Returns whether a process catches signals that timers or descriptors raise.
+fn catches_timers(pid: i32) -> Option<bool> {
+    caught(&read(pid, "status")?).map(|caught| TIMER_SIGNALS.iter().any(|signal| caught >> (signal - 1) & 1 == 1))
+}
+
+/// Finds the set of caught signals in `/proc/PID/status`.
+fn caught(status: &str) -> Option<u64> {
+    let set = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+    u64::from_str_radix(set.trim(), 16).ok()
+}
+
+/// Parses `/proc/PID/stat`. The name of the program, in parentheses, may hold any character.
+fn parse(stat: &str) -> Option<ProcessLook> {
+    let mut words = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let activity = match words.next()? {
+        "S" => Activity::Sleeps,
+        "T" | "t" => Activity::Stopped,
+        "Z" | "X" | "x" => Activity::Ended,
+        _ => Activity::Runs,
+    };
+    // The state was the third field; the times in user code and in the system are the 14th and 15th, the number of threads
+    // is the 20th.
+    let user: u64 = words.nth(10)?.parse().ok()?;
+    let system: u64 = words.next()?.parse().ok()?;
+    let threads = words.nth(4)?.parse().ok()?;
+    Some(ProcessLook { activity, threads, ticks: user.checked_add(system)?, catches_timers: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_the_times_and_the_threads_of_a_process_are_read() {
+        let own = process_look(std::process::id() as i32).unwrap();
+        assert!(own.threads >= 1 && own.activity == Activity::Runs);
+        let text = "7 (a ) R (b) S 1 7 7 0 -1 4194304 90 0 0 0 12 30 0 0 20 0 3 0 55 1 2 3";
+        let look = ProcessLook { activity: Activity::Sleeps, threads: 3, ticks: 42, catches_timers: false };
+        assert_eq!(parse(text), Some(look));
+        assert_eq!(parse(&text.replace(") S", ") T")).map(|look| look.activity), Some(Activity::Stopped));
+        for broken in ["", "7 (a", "7 (a) S 1 2", "7 (a) S 1 7 7 0 -1 4194304 90 0 0 0 x 30 0 0 20 0 3 0"] {
+            assert_eq!(parse(broken), None, "{broken}");
+        }
+        assert_eq!((process_look(0), process_look(-1)), (None, None));
+    }
+
+    #[test]
+    fn the_signals_that_a_process_catches_are_read() {
+        assert_eq!(catches_timers(std::process::id() as i32), Some(false));
+        assert_eq!(caught("Name:\ta\nSigCgt:\t0000000000002000\nCapInh:\t0"), Some(1 << 13));
+        assert_eq!((caught("SigCgt:\tx"), caught("")), (None, None));
+    }
+}

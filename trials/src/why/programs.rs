@@ -1,0 +1,39 @@
+//! Makes the programs of the cases, with our headers and libraries.
+use super::case::Case;
+use crate::common::{in_path, output, root};
+use crate::conform::machine::ours;
+use crate::side::Side;
+use anyhow::{Result, bail};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Returns where the program of a case is.
+pub fn program(case: &Case) -> PathBuf {
+    root().join("target/why").join(&case.name)
+}
+
+/// Makes the program of a case. Returns what is lacking for it.
+pub fn make(case: &Case) -> Result<Option<String>> {
+    let program = program(case);
+    std::fs::create_dir_all(root().join("target/why"))?;
+    let kind = case.source.extension().unwrap_or_default().to_string_lossy().into_owned();
+    let (compiler, options, libraries): (&str, &[&str], &[&str]) = match kind.as_str() {
+        "c" => ("cc", &["-std=gnu11", "-O1", "-Wall", "-Wextra"], &["-lgpvm3", "-lpvm3", "-lpthread"]),
+        "f" => ("gfortran", &["-std=legacy", "-w", "-O1"], &["-lfpvm3", "-lgpvm3", "-lpvm3"]),
+        "py" => {
+            std::fs::write(&program, format!("#!/usr/bin/env python3\n{}", std::fs::read_to_string(&case.source)?))?;
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;
+            return Ok((!in_path("python3")).then(|| "python3 is missing".to_owned()));
+        }
+        other => bail!("{other}: no such kind of program"),
+    };
+    if !in_path(compiler) {
+        return Ok(Some(format!("{compiler} is missing")));
+    }
+    let mut command = Command::new(compiler);
+    command.args(options).arg("-I").arg(Side::Ours.headers()).arg("-o").arg(&program).arg(&case.source);
+    command.arg(format!("-L{}", ours().join("lib").display())).args(libraries);
+    output(&mut command)?;
+    Ok(None)
+}
