@@ -26,6 +26,8 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// How long the machine is left alone before the kill, and how long a stream is watched before the kill and after it.
 const QUIET_TIME: Duration = Duration::from_millis(500);
 const STREAM_TIME: Duration = Duration::from_millis(1500);
+/// How much longer than in peace a gap is at the kill if it is shown by itself.
+const LONG_GAP_MS: f64 = 20.0;
 /// The tasks' program, `tests/hosts/faults/succession.c`.
 const PROGRAM: &str = "succession";
 /// What is measured.
@@ -119,6 +121,9 @@ fn stream(network: &Network, times: &mut [Vec<f64>]) -> Result<()> {
     signal(daemon, Signal::KILL);
     std::thread::sleep(STREAM_TIME);
     let kill = gap(&mut task, 3)?;
+    if kill > peace + LONG_GAP_MS {
+        println!("         a gap of {kill:.1} ms at the kill, of {peace:.1} ms in peace");
+    }
     times[3].push(peace);
     times[4].push(kill);
     task.wait_for_end()?;
