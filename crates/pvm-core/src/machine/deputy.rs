@@ -77,7 +77,7 @@ pub(super) struct Deputies {
     on_way: usize,
     marks: VecDeque<(u64, usize)>,
     since_mark: usize,
-    /// The councils of all host tables that the deputy may have, the oldest first, each with the mark that followed it. The
+    /// The councils of all host tables that the deputy may have, the oldest first, each with the mark that ends its step. The
     /// deputy has the first one for certain.
     councils: VecDeque<(u64, Council)>,
     /// At the deputy.
@@ -94,6 +94,8 @@ pub(super) struct Shadow {
     pub groups: GroupShadow,
     pub servers: Servers,
     pub answers: BTreeMap<(Tid, u32), Reply>,
+    /// The pieces of a step of the master that have come.
+    step: Vec<Backup>,
     /// The answers, the oldest first.
     answer_times: VecDeque<(Time, (Tid, u32), usize)>,
     answer_bytes: usize,
@@ -239,20 +241,21 @@ impl Deputies {
         if self.has_all() {
             core.acks.expect(deputy, Ack::Backup, core.now);
         }
-        let mut bytes = 0;
+        let (mut bytes, mut changed) = (0, None);
         for change in changes.into_iter().chain(answers(core)) {
             bytes += weight(&change);
             if let Backup::Table { hosts, joining, .. } = &change {
                 let joining = joining.iter().copied().collect();
-                self.councils.push_back((self.sent + 1, council(core.own_host(), deputy, hosts, &joining)));
+                changed = Some(council(core.own_host(), deputy, hosts, &joining));
             }
             self.queue.push_back(change);
             if bytes >= MARK_BYTES {
                 bytes = 0;
-                self.mark();
+                self.mark(false);
             }
         }
-        self.mark();
+        self.mark(true);
+        self.councils.extend(changed.map(|council| (self.sent, council)));
         self.send_queued(core, deputy);
         if matches!(self.deputy, Deputy::Ready(_)) {
             core.hold(self.sent);
@@ -267,9 +270,9 @@ impl Deputies {
         }
     }
 
-    fn mark(&mut self) {
+    fn mark(&mut self, ends: bool) {
         self.sent += 1;
-        self.queue.push_back(Backup::Mark { number: self.sent });
+        self.queue.push_back(Backup::Mark { number: self.sent, ends });
     }
 
     /// Sends pieces until enough is on the way.
@@ -278,7 +281,7 @@ impl Deputies {
             let Some(piece) = self.queue.pop_front() else { return };
             let bytes = weight(&piece);
             (self.on_way, self.since_mark) = (self.on_way + bytes, self.since_mark + bytes);
-            if let Backup::Mark { number } = piece {
+            if let Backup::Mark { number, .. } = piece {
                 self.marks.push_back((number, std::mem::take(&mut self.since_mark)));
             }
             core.send_urgently(deputy, Frame::Backup(piece));
@@ -321,7 +324,8 @@ impl Deputies {
 
     // ----- the deputy
 
-    /// Keeps a piece of what the master knows.
+    /// Takes a piece of what the master knows. It counts with the mark that ends its step: a change without the answer to who asked
+    /// for it would be made again.
     pub fn keep(&mut self, core: &mut Core, piece: Backup) {
         if piece == Backup::Begin {
             self.standby = Standby::Keeps(Box::new(Shadow::new(core)));
@@ -329,21 +333,15 @@ impl Deputies {
         let Standby::Keeps(shadow) = &mut self.standby else { return };
         match piece {
             Backup::Begin => {}
-            Backup::State(state) => match *state {
-                MasterState::Machine(machine) => shadow.machine = *machine,
-                MasterState::Entry(entry) => shadow.mailboxes.take_entry(entry),
-                MasterState::Group(group) => shadow.groups.take(group),
-            },
-            Backup::EntryGone { name, index } => shadow.mailboxes.drop_entry(&name, index),
-            Backup::GroupChanged { id, name, change } => shadow.groups.change(id, &name, &change),
-            Backup::BarrierEnded { id, ended, page } => shadow.groups.barrier_ended(id, &ended, page),
-            Backup::Released { id, passed } => shadow.groups.released(id, passed),
-            Backup::Table { version, hosts, joining } => {
-                (shadow.version, shadow.hosts, shadow.joining) = (version, hosts, joining.into_iter().collect());
+            Backup::Mark { number, ends } => {
+                if ends {
+                    std::mem::take(&mut shadow.step).into_iter().for_each(|piece| shadow.keep(core, piece));
+                }
+                core.send_urgently(core.hosts.master(), Frame::BackupKept { number });
             }
-            Backup::Servers(servers) => shadow.servers = servers,
-            Backup::Answer { host, wait, reply } => shadow.keep_answer(core, (host, wait), reply),
-            Backup::Mark { number } => core.send_urgently(core.hosts.master(), Frame::BackupKept { number }),
+            // It belongs to no step.
+            Backup::Released { .. } => shadow.keep(core, piece),
+            piece => shadow.step.push(piece),
         }
     }
 
@@ -433,6 +431,7 @@ impl Shadow {
             groups: GroupShadow::default(),
             servers: Servers::default(),
             answers: BTreeMap::new(),
+            step: Vec::new(),
             answer_times: VecDeque::new(),
             answer_bytes: 0,
         }
@@ -441,6 +440,27 @@ impl Shadow {
     /// Returns the council, at the deputy.
     fn council(&self, core: &Core) -> Council {
         council(core.hosts.master(), core.own_host(), &self.hosts, &self.joining)
+    }
+
+    /// Keeps a piece.
+    fn keep(&mut self, core: &Core, piece: Backup) {
+        match piece {
+            Backup::Begin | Backup::Mark { .. } => {}
+            Backup::State(state) => match *state {
+                MasterState::Machine(machine) => self.machine = *machine,
+                MasterState::Entry(entry) => self.mailboxes.take_entry(entry),
+                MasterState::Group(group) => self.groups.take(group),
+            },
+            Backup::EntryGone { name, index } => self.mailboxes.drop_entry(&name, index),
+            Backup::GroupChanged { id, name, change } => self.groups.change(id, &name, &change),
+            Backup::BarrierEnded { id, ended, page } => self.groups.barrier_ended(id, &ended, page),
+            Backup::Released { id, passed } => self.groups.released(id, passed),
+            Backup::Table { version, hosts, joining } => {
+                (self.version, self.hosts, self.joining) = (version, hosts, joining.into_iter().collect());
+            }
+            Backup::Servers(servers) => self.servers = servers,
+            Backup::Answer { host, wait, reply } => self.keep_answer(core, (host, wait), reply),
+        }
     }
 
     fn keep_answer(&mut self, core: &Core, key: (Tid, u32), reply: Reply) {

@@ -24,8 +24,9 @@ pub enum Backup {
     Servers(Servers),
     /// The answer to a request of another host.
     Answer { host: Tid, wait: u32, reply: Reply },
-    /// The pieces until here belong together. The answer is `BackupKept` with this number.
-    Mark { number: u64 },
+    /// The answer is `BackupKept` with this number. `ends`: the pieces since the last such mark belong together; the deputy keeps
+    /// all of them or none.
+    Mark { number: u64, ends: bool },
     /// A barrier of the group has ended in another way than by a release of the whole group: for these arrivals, and for those in
     /// a page.
     BarrierEnded { id: u64, ended: Vec<EndedArrival>, page: Option<EndedPage> },
