@@ -40,6 +40,8 @@ pub(super) struct Core {
     awaited: BTreeMap<Tid, Awaited>,
     /// The host that becomes the master if the present one dies.
     pub deputy: Option<Tid>,
+    /// Until then this host does not know whether others have removed it while its daemon was suspended.
+    pub may_be_out_until: Time,
     /// At a master whose predecessor has died: the answers of that one, by host and number of the request.
     answers: BTreeMap<(Tid, u32), Reply>,
     /// At a master: what has changed in this step, for the deputy.
@@ -75,6 +77,7 @@ impl Core {
             clients: BTreeSet::new(),
             awaited: BTreeMap::new(),
             deputy: None,
+            may_be_out_until: Time::ZERO,
             answers: BTreeMap::new(),
             changes: Changes::default(),
             urgent: VecDeque::new(),
@@ -96,9 +99,11 @@ impl Core {
     /// Advances the clock. Returns whether this daemon was suspended; if so, the silence of other hosts does not mean
     /// that they have failed.
     pub fn advance_time(&mut self, now: Time) -> bool {
-        let slept = now.saturating_sub(self.now) > self.settings.host_timeout / SLEEPS_PER_TIMEOUT;
+        let timeout = self.settings.host_timeout;
+        let slept = now.saturating_sub(self.now) > timeout / SLEEPS_PER_TIMEOUT;
         self.now = self.now.max(now);
         if slept {
+            self.may_be_out_until = self.now + timeout;
             self.acks.restart_timers(self.now);
             self.links.restart_timers(self.now);
         }

@@ -363,6 +363,13 @@ impl Deputies {
     /// Stands as the next master. Returns whether this deputy can become it.
     pub fn stand(&mut self, core: &Core, loss: Loss) -> bool {
         let Standby::Keeps(shadow) = std::mem::take(&mut self.standby) else { return false };
+        // The master may have gone on without this deputy, which it did not hear, and have died then.
+        let loss = match loss {
+            Loss::Proven if core.now < core.may_be_out_until => {
+                Loss::Silent("it has ended while this host slept".into())
+            }
+            loss => loss,
+        };
         if loss != Loss::Proven && !shadow.council(core).decides() {
             return false;
         }

@@ -74,6 +74,25 @@ fn a_third_host_that_takes_no_tasks_decides_between_two() {
     }
 }
 
+/// The master has gone on without the deputy, with the consent of host 3 if there is one.
+#[test]
+fn a_deputy_that_wakes_up_is_no_master_although_the_former_one_has_died() {
+    for seed in 1..=SEEDS {
+        for count in [2, 3, 4] {
+            let mut fleet = Fleet::new(count, seed);
+            let one = fleet.task(MASTER);
+            fleet.freeze(Fleet::host(2));
+            fleet.pass(TIMEOUT + Duration::from_secs(5));
+            assert_eq!(fleet.ask(one, put("new", one, 0)), Some(Reply::Int(0)), "seed {seed}");
+            fleet.die(MASTER);
+            fleet.thaw(Fleet::host(2));
+            fleet.pass(2 * TIMEOUT);
+            let left: Vec<u32> = (3..=count as u32).collect();
+            assert_eq!(fleet.living(), hosts(&left), "seed {seed}, {count} hosts");
+        }
+    }
+}
+
 #[test]
 fn a_master_that_wakes_up_ends() {
     for seed in 1..=SEEDS {
