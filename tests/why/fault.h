@@ -23,17 +23,24 @@ static int checked(int result)
     return result;
 }
 
-/* Enrolls, and learns the tids and the number of this task. */
+static int by_number(const void *one, const void *other)
+{
+    return *(const int *)one - *(const int *)other;
+}
+
+/* Enrolls, and learns the tids and the number of this task: its place among the tids. */
 static void begin(void)
 {
     int *siblings, mine = checked(pvm_mytid());
 
     tasks = checked(pvm_siblings(&siblings));
-    for (int i = 0; i < tasks && i < TASKS_MAX; i++) {
+    if (tasks > TASKS_MAX)
+        exit(1);
+    for (int i = 0; i < tasks; i++)
         tid_of[i] = siblings[i];
-        if (siblings[i] == mine)
-            self = i;
-    }
+    qsort(tid_of, tasks, sizeof tid_of[0], by_number);
+    while (tid_of[self] != mine)
+        self++;
 }
 
 /* Sends an empty message. */

@@ -3,8 +3,8 @@
 //! A **look** takes nothing from the tasks and tells them nothing. It also says which messages the daemon still carries, so that
 //! whoever compares two looks knows whether something may still arrive ([`crate::waiting`]).
 #![allow(missing_docs)] // the sentence above each type names its fields
-use crate::proto::{TaskInfo, TaskKind};
 use crate::state_line::StateLine;
+use crate::task_info::{TaskInfo, TaskKind};
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
 

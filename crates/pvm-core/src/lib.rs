@@ -48,6 +48,7 @@ pub mod ranges;
 pub mod release;
 pub mod session;
 pub mod state_line;
+mod task_info;
 pub mod tid;
 pub mod time;
 pub mod trace;

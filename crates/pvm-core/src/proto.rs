@@ -11,6 +11,7 @@ use crate::fabric::Wish;
 use crate::flows::pacing::Pacing;
 use crate::host_look::HostLook;
 use crate::release::Release;
+pub use crate::task_info::{TaskInfo, TaskKind};
 use crate::tid::Tid;
 use serde::{Deserialize, Serialize};
 pub use serde_bytes::ByteBuf;
@@ -71,16 +72,6 @@ pub struct Hello {
     pub name: ByteBuf,
     /// What the task does.
     pub kind: TaskKind,
-}
-
-/// What a task does.
-#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TaskKind {
-    /// It is a program, which may send messages.
-    #[default]
-    Program,
-    /// It makes requests only, and sends no messages to tasks: the console, `pvm run`.
-    Tool,
 }
 
 /// Which order messages between two hosts keep (`HPVM_ORDER`).
@@ -558,21 +549,6 @@ impl Office {
             Office::Council => "council",
         }
     }
-}
-
-/// `struct pvmtaskinfo`.
-#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
-pub struct TaskInfo {
-    pub tid: Tid,
-    /// The parent; 0 for none, -35 if the task was spawned with `PvmNoSpawnParent`.
-    pub parent: i32,
-    pub host: Tid,
-    pub flags: u32,
-    /// The name given to `pvm_spawn`; empty for tasks that enrolled by themselves.
-    pub name: ByteBuf,
-    pub pid: i32,
-    /// Not in `struct pvmtaskinfo`: the destination of the output, as collector, context and tag.
-    pub output: (i32, i32, i32),
 }
 
 /// `struct pvmmboxinfo`.

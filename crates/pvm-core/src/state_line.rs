@@ -25,8 +25,19 @@ pub const UNREAD_KINDS_MAX: usize = 12;
 /// * Test: `of_many_kinds_of_unread_messages_the_oldest_are_named`
 pub const UNREAD_WALK_MAX: usize = 64;
 
+/// How many links of a task to tasks of other hosts a line tells of.
+///
+/// * Filled by: tasks that exchange messages with many tasks of other hosts
+/// * Setting: none, a line has a fixed size
+/// * Reached: while messages on the links are unacknowledged, nobody is said to be in a deadlock
+/// * Test: `of_many_links_none_is_told`
+pub const LINKS_MAX: usize = 6;
+
+/// The words before those of the links.
+const LINKS: usize = 12;
 /// The words before those of the unread messages.
 const HEAD: usize = WORDS - 2 * UNREAD_KINDS_MAX;
+const _: () = assert!(LINKS + 2 * LINKS_MAX == HEAD);
 /// Stands for any tid, tag or context.
 const ANY: i32 = -1;
 
@@ -166,6 +177,17 @@ pub struct Unread {
     pub count: u32,
 }
 
+/// A link of the task to a task of another host: how many messages it has been given to carry there, and has brought from there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnLink {
+    /// The other task.
+    pub peer: Tid,
+    /// To it.
+    pub sent: u32,
+    /// From it.
+    pub received: u32,
+}
+
 /// What a task does, and what it has.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StateLine {
@@ -180,7 +202,9 @@ pub struct StateLine {
     pub unread: u32,
     /// The oldest kinds of them.
     pub unread_kinds: Vec<Unread>,
-    /// Whether messages of the task may still be under way on links of its own.
+    /// Its direct links, unless they are too many.
+    pub links: Vec<OwnLink>,
+    /// Whether messages of the task may be under way in other ways, or wait in it.
     pub sends: bool,
     /// How many frames of the daemon the task has seen; wraps.
     pub frames: u32,
@@ -207,6 +231,14 @@ impl StateLine {
                 self.unread_kinds.push(Unread { from, tag, context, count: 1 });
             }
             None => {}
+        }
+    }
+
+    /// Sets the links. `unacknowledged`: whether some messages on them are.
+    pub fn set_links(&mut self, links: impl ExactSizeIterator<Item = OwnLink>, unacknowledged: bool) {
+        match links.len() <= LINKS_MAX {
+            true => self.links.extend(links),
+            false => self.sends |= unacknowledged,
         }
     }
 
@@ -245,7 +277,11 @@ impl StateLine {
         words[8] = pair(self.epoch.0, self.epoch.1);
         words[9] = self.waited_ns;
         words[10] = pair(self.unread, self.unread_kinds.len().min(UNREAD_KINDS_MAX) as u32);
-        words[11] = u64::from(self.frames);
+        words[11] = pair(self.frames, self.links.len().min(LINKS_MAX) as u32);
+        for (link, place) in self.links.iter().zip(words[LINKS..HEAD].chunks_exact_mut(2)) {
+            place[0] = u64::from(link.peer.0);
+            place[1] = pair(link.sent, link.received);
+        }
     }
 
     /// Decodes words that a task has written. `None` if no task of this version writes such words.
@@ -264,12 +300,17 @@ impl StateLine {
         };
         let (unread, kinds) = halves(words[10]);
         let kinds = if wait.is_some() { kinds as usize } else { 0 };
-        if kinds > UNREAD_KINDS_MAX {
+        let (frames, links) = halves(words[11]);
+        if kinds > UNREAD_KINDS_MAX || links as usize > LINKS_MAX {
             return None;
         }
         let kind = |place: &[u64]| {
             let ((from, tag), (context, count)) = (halves(place[0]), halves(place[1]));
             Unread { from: Tid(from), tag: tag as i32, context: context as i32, count }
+        };
+        let link = |place: &[u64]| {
+            let (sent, received) = halves(place[1]);
+            OwnLink { peer: Tid(place[0] as u32), sent, received }
         };
         Some(StateLine {
             wait,
@@ -277,8 +318,9 @@ impl StateLine {
             waited_ns: words[9],
             unread,
             unread_kinds: words[HEAD..].chunks_exact(2).take(kinds).map(kind).collect(),
+            links: words[LINKS..HEAD].chunks_exact(2).take(links as usize).map(link).collect(),
             sends: flags & SENDS != 0,
-            frames: words[11] as u32,
+            frames,
         })
     }
 }
@@ -336,6 +378,7 @@ mod tests {
         line.add_unread(Tid(0x40003), 7, 0);
         line.add_unread(Tid(0x40003), 7, 0);
         line.add_unread(Tid::DAEMON, -3, 5);
+        line.links = vec![OwnLink { peer: Tid(0x80001), sent: 3, received: u32::MAX }];
         line
     }
 
@@ -380,6 +423,20 @@ mod tests {
         assert_eq!(line.unread_kinds.len(), UNREAD_KINDS_MAX);
         let read = passed(&line).unwrap();
         assert_eq!((read.unread_kinds[0].count, read.unread_kinds[2].tag), (2, 0));
+    }
+
+    #[test]
+    fn of_many_links_none_is_told() {
+        let link = |number| OwnLink { peer: Tid(number), sent: 1, received: 0 };
+        for (count, told, sends) in [(LINKS_MAX, LINKS_MAX, false), (LINKS_MAX + 1, 0, true)] {
+            let mut line = StateLine::default();
+            line.set_links((0..count as u32).map(link), true);
+            assert_eq!((line.links.len(), line.sends), (told, sends));
+            assert_eq!(passed(&line), Some(line));
+        }
+        let mut line = StateLine::default();
+        line.set_links((0..99).map(link), false);
+        assert!(!line.sends && line.links.is_empty());
     }
 
     #[test]

@@ -73,6 +73,8 @@ mod queue;
 mod rendezvous;
 mod slots;
 pub mod state_line;
+#[cfg(not(loom))]
+pub mod state_reading;
 mod stream;
 mod sync;
 

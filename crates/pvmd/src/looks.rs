@@ -3,7 +3,7 @@ use crate::connections::Connections;
 use pvm_core::host_look::{Activity, ProcessLook};
 use pvm_core::machine::Sight;
 use pvm_core::tid::Tid;
-use pvm_fmp::state_line;
+use pvm_fmp::state_reading;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -13,25 +13,22 @@ const FILE_BYTES_MAX: u64 = 4096;
 /// The signals that come by themselves: SIGALRM, SIGVTALRM, SIGPROF, SIGIO.
 const TIMER_SIGNALS: [u32; 4] = [14, 26, 27, 29];
 
-/// Returns the time of the clock that tasks use for their state lines, in nanoseconds.
-pub fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 /// Looks at these tasks and their processes.
 pub fn look(tasks: &[(Tid, i32)], connections: &Connections) -> BTreeMap<Tid, Sight> {
     tasks.iter().map(|(tid, process)| (*tid, sight(*tid, *process, connections))).collect()
 }
 
 fn sight(tid: Tid, pid: i32, connections: &Connections) -> Sight {
-    let seen = connections.memory_of(tid).and_then(|memory| Some((memory, state_line::read(memory.segment.as_fd())?)));
+    let seen =
+        connections.memory_of(tid).and_then(|memory| Some((memory, state_reading::read(memory.segment.as_fd())?)));
     let mut process = process_look(pid);
     let (frames, has_backlog) = (connections.frames_to(tid), connections.backlog_of(tid) > 0);
     let Some((memory, line)) = seen else { return Sight { frames, has_backlog, process, ..Sight::default() } };
     // The order matters: a task tells that it is awake before it empties its doorbell.
     let is_rung = pvm_fmp::doorbell::has_rung(memory.bell.as_fd());
-    let is_asleep = state_line::still_sleeps(memory.segment.as_fd(), &line);
+    let is_asleep = state_reading::still_sleeps(memory.segment.as_fd(), &line);
+    // A program may have left the wait by a jump, and sleep elsewhere.
+    let is_asleep = is_asleep && read(pid, "wchan").is_none_or(|place| may_be_poll(&place));
     if is_asleep {
         // Only who sleeps may be said to sleep for ever.
         process = process.and_then(|look| Some(ProcessLook { catches_timers: catches_timers(pid)?, ..look }));
@@ -58,6 +55,12 @@ fn read(pid: i32, name: &str) -> Option<String> {
 /// Returns whether a process catches signals that timers or descriptors raise.
 fn catches_timers(pid: i32) -> Option<bool> {
     caught(&read(pid, "status")?).map(|caught| TIMER_SIGNALS.iter().any(|signal| caught >> (signal - 1) & 1 == 1))
+}
+
+/// Returns whether a process that sleeps at that place in the system may sleep in `poll(2)`, as the library does. Some systems tell
+/// no places.
+fn may_be_poll(place: &str) -> bool {
+    matches!(place.trim(), "" | "0") || place.contains("poll") || place.contains("select")
 }
 
 /// Finds the set of caught signals in `/proc/PID/status`.
@@ -90,7 +93,8 @@ mod tests {
     #[test]
     fn the_state_the_times_and_the_threads_of_a_process_are_read() {
         let own = process_look(std::process::id() as i32).unwrap();
-        assert!(own.threads >= 1 && own.activity == Activity::Runs);
+        // The first thread of a test program sleeps.
+        assert!(own.threads >= 1 && matches!(own.activity, Activity::Runs | Activity::Sleeps));
         let text = "7 (a ) R (b) S 1 7 7 0 -1 4194304 90 0 0 0 12 30 0 0 20 0 3 0 55 1 2 3";
         let look = ProcessLook { activity: Activity::Sleeps, threads: 3, ticks: 42, catches_timers: false };
         assert_eq!(parse(text), Some(look));
@@ -106,5 +110,7 @@ mod tests {
         assert_eq!(catches_timers(std::process::id() as i32), Some(false));
         assert_eq!(caught("Name:\ta\nSigCgt:\t0000000000002000\nCapInh:\t0"), Some(1 << 13));
         assert_eq!((caught("SigCgt:\tx"), caught("")), (None, None));
+        let places = ["0", "", "do_poll.constprop.0", "poll_schedule_timeout", "do_select", "hrtimer_nanosleep"];
+        assert_eq!(places.map(may_be_poll), [true, true, true, true, true, false]);
     }
 }

@@ -7,9 +7,11 @@ int main(void)
     static double data[200000];
 
     begin();
-    for (int round = 0; round < 1500; round++) {
-        int count = round % 10 == 0 ? 200000 : 3, other = tid_of[1 - self];
+    for (int round = 0; round < 20000; round++) {
+        int count = round % 100 == 0 ? 200000 : 3, other = tid_of[1 - self];
 
+        if (self == 0 && round % 10 == 0)
+            usleep(1000);
         if (self == round % 2)
             checked(pvm_psend(other, 1, data, count, PVM_DOUBLE));
         else

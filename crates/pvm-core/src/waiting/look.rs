@@ -107,13 +107,27 @@ pub(super) fn states(looks: &[Look]) -> BTreeMap<Tid, (State, &TaskLook)> {
         looks.iter().any(|look| look.task(tid).and_then(|task| task.line.as_ref()).is_some_and(|line| line.sends))
     };
     let may_be_sent = carries_more || last.tasks().any(|task| sends(task.info.tid, looks));
+    let expecting = expecting(last);
     let programs = last.tasks().filter(|task| task.kind == TaskKind::Program);
     programs
         .map(|task| {
             let tid = task.info.tid;
-            let may_arrive = may_be_sent || under_way.contains(&tid);
+            let may_arrive = may_be_sent || under_way.contains(&tid) || expecting.contains(&tid);
             (tid, (state(looks, task, may_arrive), task))
         })
+        .collect()
+}
+
+/// Returns the tasks to which messages are under way on direct links: the other side has sent more than they have received.
+fn expecting(look: &Look) -> BTreeSet<Tid> {
+    let links = |task: &TaskLook| task.line.as_ref().map_or(Vec::new(), |line| line.links.clone());
+    let received: BTreeMap<(Tid, Tid), u32> = look
+        .tasks()
+        .flat_map(|task| links(task).into_iter().map(|link| ((task.info.tid, link.peer), link.received)))
+        .collect();
+    let sent = look.tasks().flat_map(|task| links(task).into_iter().map(|link| (task.info.tid, link)));
+    sent.filter(|(from, link)| received.get(&(link.peer, *from)).copied().unwrap_or(0) != link.sent)
+        .map(|(_, link)| link.peer)
         .collect()
 }
 
@@ -128,11 +142,12 @@ fn state(looks: &[Look], task: &TaskLook, may_arrive: bool) -> State {
     }
     let Some(wait) = task.line.as_ref().and_then(|line| line.wait) else { return State::Computes };
     let same = |look: &Look| look.task(task.info.tid).is_some_and(|earlier| is_same(earlier, task));
+    let has_left = |look: &Look| look.task(task.info.tid).is_some_and(|earlier| has_left(earlier, task));
     let doubt = match task.process {
         _ if wait.is_timed => Doubt::Timed,
         None => Doubt::Hidden,
         // A program may leave a wait by a jump, and the line still says that it waits.
-        Some(ProcessLook { activity: Activity::Runs, .. }) if !task.is_asleep => return State::Computes,
+        _ if looks.len() > 1 && looks.iter().all(has_left) => return State::Computes,
         Some(ProcessLook { catches_timers: true, .. }) => Doubt::Signals,
         Some(ProcessLook { threads: 2.., .. }) => Doubt::Threads(task.process.map_or(0, |process| process.threads)),
         _ if looks.len() < 2 || !looks.iter().all(same) => Doubt::Moves,
@@ -140,6 +155,14 @@ fn state(looks: &[Look], task: &TaskLook, may_arrive: bool) -> State {
         Some(_) => return State::Waits(wait),
     };
     State::MayGoOn(wait, doubt)
+}
+
+/// Returns whether the task was not asleep at both looks, though its line has not changed: the program has left the wait by a jump.
+/// One that does wait is awake for a moment only.
+fn has_left(earlier: &TaskLook, later: &TaskLook) -> bool {
+    let runs =
+        |task: &TaskLook| !task.is_asleep || task.process.is_some_and(|process| process.activity == Activity::Runs);
+    earlier.line == later.line && runs(earlier) && runs(later)
 }
 
 /// Returns whether the task sleeps at both looks, in the same wait, and has got nothing in between.

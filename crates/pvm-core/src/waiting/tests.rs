@@ -4,7 +4,7 @@ use super::look::{State, are_settled};
 use super::report::{Obstacle, Outlook, Peer, Report, report};
 use crate::host_look::{Activity, HostLook, LinkLook, Presence, ProcessLook, TaskLook};
 use crate::proto::{ByteBuf, GroupPlace, TaskInfo, TaskKind};
-use crate::state_line::{Call, Label, StateLine, Wait, Wanted};
+use crate::state_line::{Call, Label, OwnLink, StateLine, Wait, Wanted};
 use crate::tid::Tid;
 use std::collections::BTreeMap;
 
@@ -117,6 +117,31 @@ fn nobody_is_accused_who_got_something_or_may_act() {
     carried.hosts.get_mut(&ONE.host()).unwrap().under_way = vec![TWO];
     assert_eq!(report(&[carried, machine.clone()]).causes, Vec::<Vec<Tid>>::new());
     assert_eq!(twice(&machine).causes.len(), 1);
+}
+
+#[test]
+fn who_has_left_a_wait_by_a_jump_computes() {
+    let mut machine = look(vec![task(ONE, Tid(0), from(TWO, 8)), task(TWO, ONE, from(ONE, 8))]);
+    machine.hosts.get_mut(&ONE.host()).unwrap().tasks[1].is_asleep = false;
+    let found = twice(&machine);
+    assert_eq!((found.tasks[1].state, found.causes.len(), found.is_unsure), (State::Computes, 0, false));
+}
+
+#[test]
+fn what_was_sent_on_a_direct_link_must_have_been_received() {
+    let linked = |received| {
+        let mut machine = look(vec![task(ONE, Tid(0), from(FAR, 1)), task(FAR, ONE, from(ONE, 1))]);
+        let mut add = |at: Tid, link| {
+            let task = &mut machine.hosts.get_mut(&at.host()).unwrap().tasks[0];
+            task.line.as_mut().unwrap().links.push(link);
+        };
+        add(ONE, OwnLink { peer: FAR, sent: 7, received: 3 });
+        add(FAR, OwnLink { peer: ONE, sent: 3, received });
+        machine
+    };
+    assert_eq!(twice(&linked(7)).causes.len(), 1);
+    let late = twice(&linked(6));
+    assert!(late.causes.is_empty() && late.is_unsure);
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! How links are made, polled and read to their ends.
+//! How links are made, polled, shown and read to their ends.
 use super::link::DirectLink;
 use super::{DirectLinks, LINK_STACK_BYTES, RouteEvent};
 use crate::store::Store;
 use pvm_core::proto::Direct;
+use pvm_core::state_line::OwnLink;
 use pvm_core::tid::Tid;
 use pvm_descriptor::OwnDescriptor;
 use pvm_fmp::has_stack;
@@ -14,6 +15,15 @@ pub(crate) const BUSY_POLLS: u32 = 16;
 pub(crate) const STALL_POLLS: u32 = 1024;
 
 impl DirectLinks {
+    /// Returns what was sent and received on each link, for the state line.
+    pub fn own_links(&self) -> impl ExactSizeIterator<Item = OwnLink> + '_ {
+        self.links.iter().map(|link| OwnLink {
+            peer: link.peer,
+            sent: link.queue.sent_count(),
+            received: link.lane.received(),
+        })
+    }
+
     /// Keeps a link that the daemons have made until a call has enough stack.
     pub fn defer(&mut self, direct: &Direct, descriptors: Vec<OwnedFd>) {
         let descriptors = descriptors.into_iter().map(OwnDescriptor::from).collect();

@@ -228,6 +228,11 @@ impl SendQueue {
         self.messages.mark_written();
     }
 
+    /// Returns how many messages have been sent or queued.
+    pub fn sent_count(&self) -> u32 {
+        self.messages.sent_count()
+    }
+
     /// Drops the messages that this count acknowledges. Returns `false` if the count cannot be true.
     #[must_use]
     pub fn acknowledge(&mut self, count: u32) -> bool {

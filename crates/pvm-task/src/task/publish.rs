@@ -5,7 +5,7 @@ use super::Task;
 use crate::types::PRIVATE_CONTEXTS;
 use pvm_core::state_line::{Call, StateLine, UNREAD_WALK_MAX, WORDS, Wait};
 use pvm_core::tid::Tid;
-use pvm_fmp::state_line::STATE_WORDS;
+use pvm_fmp::state_line::{self, STATE_WORDS};
 use std::time::Instant;
 
 const _: () = assert!(WORDS == STATE_WORDS);
@@ -37,10 +37,13 @@ impl Task {
             epoch: (told.waits, queue.pushed() as u32),
             waited_ns: told.waited_ns,
             unread: queue.len() as u32,
-            sends: member.holds_messages() || self.state.backlog.is_open(),
+            sends: member.fabric.holds_messages() || self.state.backlog.is_open(),
             frames: member.frames_seen(),
             ..StateLine::default()
         };
+        if member.direct.is_active() {
+            line.set_links(member.direct.own_links(), member.holds_messages());
+        }
         if !queue.is_empty() {
             for slot in queue.walk(table).take(UNREAD_WALK_MAX) {
                 let message = &table[slot as usize];
@@ -91,7 +94,5 @@ impl Task {
 
 /// Returns that time on the clock that the daemon of the host reads, too.
 fn nanoseconds_at(time: Instant) -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-    now.saturating_sub(time.elapsed().as_nanos() as u64)
+    state_line::now_ns().saturating_sub(time.elapsed().as_nanos() as u64)
 }

@@ -12,7 +12,7 @@ fn task(local: u32, call: Option<Call>) -> TaskLook {
     let tid = Tid(HOST.0 | local);
     let (name, output) = (ByteBuf::from(b"p".to_vec()), (0x40009, 1, 1));
     TaskLook {
-        info: TaskInfo { tid, parent: 0, host: HOST, flags: 4, name, pid: 1, output },
+        info: TaskInfo { tid, parent: 0, host: HOST, flags: 6, name, pid: 1, output },
         kind: TaskKind::Program,
         presence: Presence::Enrolled,
         line: Some(StateLine { wait, ..StateLine::default() }),
