@@ -222,8 +222,7 @@ impl Machine {
         self.core.debug_mask
     }
 
-    /// Returns the names of the tables that still hold state of tasks; persistent mailbox entries do not count. The
-    /// result is empty when no task lives.
+    /// Returns the names of the tables that still hold state of tasks, besides persistent mailbox entries; none if no task lives.
     pub fn leftovers(&self) -> Vec<&'static str> {
         let core = &self.core;
         let tables = [

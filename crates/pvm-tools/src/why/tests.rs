@@ -1,7 +1,7 @@
 //! Reports of small machines, as text.
 use super::*;
 use pvm_core::host_look::{Activity, HostLook, Presence, ProcessLook, TaskLook};
-use pvm_core::proto::TaskKind;
+use pvm_core::proto::{Office, TaskKind};
 use pvm_core::state_line::{Call, StateLine, Wait, Wanted};
 use serde_bytes::ByteBuf;
 
@@ -42,7 +42,7 @@ impl Control for Looks {
             speed: 1000,
             dsig: 0,
             is_draining: false,
-            is_master: number == 1,
+            office: if number == 1 { Office::Master } else { Office::None },
         };
         Ok(match request {
             Request::Config => {
