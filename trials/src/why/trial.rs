@@ -56,7 +56,7 @@ fn ask(stage: &dyn Stage) -> Result<Answer> {
     let text = stage.pvm().arg("why").output().context("cannot start pvm why")?;
     let value = stage.pvm().args(["why", "--json"]).output().context("cannot start pvm why")?;
     let (status, json) = (text.status.code(), String::from_utf8_lossy(&value.stdout).into_owned());
-    ensure!(status != Some(2) && value.status.code() != Some(2), "{}", String::from_utf8_lossy(&text.stderr));
+    ensure!(status != Some(1) && value.status.code() != Some(1), "{}", String::from_utf8_lossy(&text.stderr));
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
     ensure!(wide.is_empty(), "wider than a terminal: {wide:?}");
@@ -85,7 +85,7 @@ fn shows(case: &Case, expected: &[usize], stage: &dyn Stage, run: &mut Child) ->
             .map(|words| with_tids(words, &answer.tids))
             .filter(|words| !answer.text.contains(words.as_str()))
             .collect();
-        let status = if wanted.is_empty() { 0 } else { 1 };
+        let status = if wanted.is_empty() { 0 } else { 3 };
         if missing.is_empty() && stuck == wanted && answer.status == Some(status) {
             return Ok(());
         }

@@ -98,7 +98,7 @@ pub struct Jobs {
 /// Looks at all tasks of all hosts at least twice, without a signal and without their help. Prints a line for each task that waits:
 /// for how long, in which call, and what the task does for which it waits. Names the tasks that can never go on: those that
 /// wait for each other in a circle, and those that wait for a task that has ended. A task is never said to be one of them if it may
-/// still get something. The exit status is 0 if there is no deadlock, 1 if there is one, and 2 if the machine cannot be asked.
+/// still get something. The exit status is 0 if there is no deadlock, 3 if there is one, and 1 if the machine cannot be asked.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Why {

@@ -22,8 +22,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How many looks are taken at most.
 const LOOKS_MAX: usize = 12;
 /// The exit status if there is a deadlock, and if nothing could be found out.
-const DEADLOCK: u8 = 1;
-const FAILED: u8 = 2;
+const DEADLOCK: u8 = 3;
+const FAILED: u8 = 1;
 
 /// Why nothing was found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
