@@ -3,6 +3,7 @@
 #define HOSTS_H
 
 #include "case.h"
+#include <poll.h>
 
 /* The longest time that a message from another host may take, in seconds. */
 #define PATIENCE 20.0
@@ -86,6 +87,18 @@ static int spawn_on_all(char *role, int *tids)
         well += tids[i] > 0;
     }
     return well;
+}
+
+/* Returns whether a line of the standard input has been read within this time. Ends the task at the end of the input. */
+static int is_told(int milliseconds)
+{
+    struct pollfd input = {.fd = 0, .events = POLLIN};
+    char line[100];
+    if (poll(&input, 1, milliseconds) <= 0)
+        return 0;
+    if (!fgets(line, sizeof line, stdin))
+        exit(1);
+    return 1;
 }
 
 #endif

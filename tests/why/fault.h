@@ -72,4 +72,13 @@ static void meet(void)
     checked(pvm_barrier("all", tasks));
 }
 
+/* Three tasks meet. Then the last one waits for a message of the first, and the others go on. */
+static void meet_and_keep_one(void)
+{
+    begin();
+    meet();
+    if (self == 2)
+        await(0, 5);
+}
+
 #endif

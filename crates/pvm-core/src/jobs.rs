@@ -44,32 +44,25 @@ mod tests {
     use super::*;
     use crate::proto::ByteBuf;
 
+    fn task(tid: u32, parent: i32, output: (i32, i32, i32)) -> TaskInfo {
+        let (tid, host, name) = (Tid(tid), Tid(0x40000), ByteBuf::from(*b"p"));
+        TaskInfo { tid, parent, host, flags: 6, name, pid: 1, output }
+    }
+
     #[test]
     fn a_family_is_a_task_and_all_that_came_of_it() {
-        let task = |tid, parent| TaskInfo {
-            tid: Tid(tid),
-            parent,
-            host: Tid(0x40000),
-            flags: 6,
-            name: ByteBuf::from(*b"p"),
-            pid: 1,
-            output: (0, 0, 0),
-        };
-        let tasks = [task(0x40002, -35), task(0x40003, 0x40002), task(0x40004, 0x40003), task(0x40005, 0x40099)];
+        let none = (0, 0, 0);
+        let tasks = [
+            task(0x40002, -35, none),
+            task(0x40003, 0x40002, none),
+            task(0x40004, 0x40003, none),
+            task(0x40005, 0x40099, none),
+        ];
         assert_eq!(families(&tasks), [(1, vec![Tid(0x40002), Tid(0x40003), Tid(0x40004)]), (2, vec![Tid(0x40005)])]);
     }
 
     #[test]
     fn what_one_command_has_started_is_one_job() {
-        let task = |tid, parent, output| TaskInfo {
-            tid: Tid(tid),
-            parent,
-            host: Tid(0x40000),
-            flags: 6,
-            name: ByteBuf::from(*b"p"),
-            pid: 1,
-            output,
-        };
         let run = (0x40001, 7, 1);
         // The last task is a child of the second, which collects its output.
         let tasks = [

@@ -138,6 +138,12 @@ fn counter() -> u64 {
 /// Returns the system's clock in nanoseconds.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", loom)))]
 fn system_time() -> u64 {
+    monotonic_ns()
+}
+
+/// Returns the monotonic clock, which is the same in all processes of the host, in nanoseconds.
+#[cfg(not(loom))]
+pub fn monotonic_ns() -> u64 {
     system_clock(libc::CLOCK_MONOTONIC).map_or(0, |time| time.as_nanos() as u64)
 }
 

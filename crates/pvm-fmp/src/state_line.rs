@@ -7,20 +7,13 @@
 //!
 //! The words are a sequence lock: the owner makes the version odd, writes, and makes it even again. A reader that finds the
 //! same even version before and after has a whole line.
+/// The clock of state lines.
+#[cfg(not(loom))]
+pub use crate::clock::monotonic_ns;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad, fence};
 
 /// The number of words in a state line.
 pub const STATE_WORDS: usize = 48;
-
-/// Returns the time of the clock by which state lines tell since when a task waits, in nanoseconds: all processes of the host have
-/// the same.
-#[cfg(not(loom))]
-pub fn now_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the place is writable.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
 
 /// A state line in the segment of its owner. The number of words is a parameter for the model checker alone.
 #[repr(C)]
@@ -49,8 +42,7 @@ impl<const WORDS: usize> StateWords<WORDS> {
         StateWords { version: word(), asleep: word(), words: std::array::from_fn(|_| word()) }
     }
 
-    /// Publishes the words, of which there may be fewer than the line has; the others keep their values. `asleep`: whether the
-    /// owner sleeps next.
+    /// Publishes the first words of the line; later ones keep their values. `asleep`: whether the owner sleeps next.
     pub fn write(&self, words: &[u64], asleep: bool) {
         let version = (self.version.load_relaxed() | 1).wrapping_add(1).max(2);
         self.version.store(version - 1, Ordering::Relaxed);

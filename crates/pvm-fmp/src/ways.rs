@@ -5,6 +5,7 @@
 //! a cell that one of them has written past the caches is in no cache of the other one. To measure a message, the sender notes
 //! when it begins, and the receiver, if it has waited for the message, when it has copied the body out. The sender looks at
 //! that when it sends the next long body.
+use crate::clock::monotonic_ns;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use crate::way_policy::{CLASSES, Way, WayPolicy, class_of};
 use std::sync::atomic::AtomicU8;
@@ -18,11 +19,6 @@ const NUMBER_BITS: u32 = 8;
 const TIME_MASK: u64 = u64::MAX >> NUMBER_BITS;
 /// A message that took longer, in ns, was interrupted, or the two clocks differ.
 const NS_MAX: u64 = 10_000_000_000;
-
-/// Returns the time of a clock that both tasks read, in ns.
-fn now_ns() -> u64 {
-    crate::clock::system_clock(libc::CLOCK_MONOTONIC).map_or(0, |now| now.as_nanos() as u64)
-}
 
 /// A message that is being measured.
 #[derive(Debug)]
@@ -61,7 +57,7 @@ impl Ways {
             // Zero is the number of a message that is not measured.
             self.number = self.number.checked_add(1).unwrap_or(1);
             word |= u64::from(self.number) << NUMBER_SHIFT;
-            self.measured = Some(Measured { number: self.number, bytes, way, began_ns: now_ns() });
+            self.measured = Some(Measured { number: self.number, bytes, way, began_ns: monotonic_ns() });
         }
         (way, word)
     }
@@ -116,7 +112,7 @@ pub fn way_of(word: u64) -> Way {
 pub fn finish(finished: &AtomicU64, word: u64) {
     let number = (word >> NUMBER_SHIFT) as u8;
     if number != 0 {
-        finished.store(now_ns() << NUMBER_BITS | u64::from(number), Ordering::Relaxed);
+        finished.store(monotonic_ns() << NUMBER_BITS | u64::from(number), Ordering::Relaxed);
     }
 }
 

@@ -8,7 +8,6 @@
  * is a task of `pvm run`, which prints numbered lines.
  */
 #include "hosts.h"
-#include <poll.h>
 
 /* The tid of the daemon that is killed. */
 #define FIRST_HOST 0x40000
@@ -33,18 +32,6 @@ static void error(const char *what, int first, int second, int third)
 {
     printf("error %s (%d, %d, %d)\n", what, first, second, third);
     exit(1);
-}
-
-/* Returns whether a line has been read within this time. */
-static int is_told(int milliseconds)
-{
-    struct pollfd input = {.fd = 0, .events = POLLIN};
-    char line[100];
-    if (poll(&input, 1, milliseconds) <= 0)
-        return 0;
-    if (!fgets(line, sizeof line, stdin))
-        exit(1);
-    return 1;
 }
 
 static int is_on_first_host(int tid)

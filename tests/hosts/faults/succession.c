@@ -7,7 +7,6 @@
  * messages since the line before.
  */
 #include "hosts.h"
-#include <poll.h>
 
 /* The time between two messages, and between two requests. */
 #define PACE_US 500
@@ -22,17 +21,6 @@ static double now(void)
     struct timeval time;
     gettimeofday(&time, NULL);
     return time.tv_sec * 1e6 + time.tv_usec;
-}
-
-static int is_told(int milliseconds)
-{
-    struct pollfd input = {.fd = 0, .events = POLLIN};
-    char line[100];
-    if (poll(&input, 1, milliseconds) <= 0)
-        return 0;
-    if (!fgets(line, sizeof line, stdin))
-        exit(1);
-    return 1;
 }
 
 /* Makes a request. Returns whether it has succeeded. */

@@ -6,10 +6,7 @@
 
 int main(void)
 {
-    begin();
-    meet();
-    if (self == 2)
-        await(0, 5);
+    meet_and_keep_one();
     checked(pvm_barrier("all", 3));
     return 0;
 }

@@ -3,14 +3,4 @@
 //@ deadlock: 0 1 2
 //@ says: pvm_barrier(all, 3): 2 of 3 have come; missing: {2} waits itself
 /* A barrier over three hosts, and one member that waits for another. */
-#include "../fault.h"
-
-int main(void)
-{
-    begin();
-    meet();
-    if (self == 2)
-        await(0, 5);
-    checked(pvm_barrier("all", 3));
-    return 0;
-}
+#include "barrier_member_waits.c"

@@ -33,8 +33,11 @@ pub fn all(extent: Extent) -> Result<()> {
     }
     build.env("RUSTC", debian_rust::rustc()).env("CARGO_TARGET_DIR", folder().join("build")).env_remove("RUSTFLAGS");
     for (kind, target) in extent.foreign() {
-        let variable = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
-        build.env(variable, kind.compiler()).args(["--target", target]);
+        let variable = |name| format!("CARGO_TARGET_{}_{name}", target.to_uppercase().replace('-', "_"));
+        build.env(variable("LINKER"), kind.compiler()).args(["--target", target]);
+        if kind.emulator.is_some() {
+            build.env(variable("RUSTFLAGS"), "--cfg emulated");
+        }
     }
     sh(&mut build)?;
     extent.foreign().try_for_each(|(kind, _)| library(kind))

@@ -195,7 +195,7 @@ impl Core {
         self.released.extend(later);
     }
     /// Returns whether actions wait for the deputy.
-    pub fn waits_for_deputy(&self) -> bool {
+    pub fn holds_actions(&self) -> bool {
         !self.held.is_empty()
     }
     /// Takes the next action.

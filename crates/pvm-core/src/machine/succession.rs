@@ -17,13 +17,15 @@ use super::core::Core;
 use super::deputy::{self, Shadow};
 use super::event::{Event, Loss};
 use super::parts::Parts;
-use crate::codes::CLASS_HOSTER;
-use crate::hostfile;
-use crate::master_state::MasterState;
+use super::pending_acks::Ack;
+use super::remote;
+use crate::codes::{CLASS_HOSTER, CLASS_TASKER};
+use crate::hostfile::{self, Hostfile};
+use crate::master_state::{MachineState, MasterState};
 use crate::proto::{ByteBuf, Reply, Request, Role};
 use crate::tid::Tid;
-use crate::wire::Backup;
-use std::collections::BTreeSet;
+use crate::wire::{Backup, Frame, GroupNews};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Parts {
     // ----- the master, as long as it lives
@@ -79,6 +81,27 @@ impl Parts {
         let state = self.master_state(core).into_iter().map(|state| Backup::State(Box::new(state)));
         let rest = [deputy::table(core), Backup::Servers(core.roles.common())];
         [Backup::Begin].into_iter().chain(state).chain(rest).collect()
+    }
+
+    /// Returns what only the master knows.
+    pub fn master_state(&self, core: &Core) -> Vec<MasterState> {
+        let entries = self.mailboxes.entries().map(MasterState::Entry);
+        let groups = self.groups.groups_of_master().map(MasterState::Group);
+        [MasterState::Machine(Box::new(self.machine_state(core)))].into_iter().chain(entries).chain(groups).collect()
+    }
+
+    /// Returns what there is once.
+    fn machine_state(&self, core: &Core) -> MachineState {
+        let Hostfile { hosts, defaults, .. } = core.settings.hostfile.clone();
+        MachineState {
+            last_host: core.hosts.last_number(),
+            resolved: core.hosts.resolved(),
+            hostfile: hosts,
+            host_options: defaults,
+            add_failures: self.membership.joining.failures().to_vec(),
+            lost_hosts: self.membership.lost_host_reasons(),
+            ..self.groups.machine_state()
+        }
     }
 
     // ----- the next master, and all others
@@ -170,6 +193,94 @@ impl Parts {
         }
         core.drop_answers(core.own_host());
         self.groups.examine_barriers(core);
+    }
+
+    /// Follows another master from now on. `groups`: what this host knows about the barriers of its groups.
+    pub fn follow(&mut self, core: &mut Core, master: Tid, groups: Vec<GroupNews>) {
+        core.hosts.set_master(master);
+        self.deputies.forget(core);
+        core.log(format!("host {} is the master from now on", core.hosts.name_of(master)));
+        core.push(Action::MasterChanged);
+        core.want_link(master);
+        if core.links.failed().contains(&master) {
+            // It was no reason to end while the former master could judge it.
+            return core.raise(Event::MasterLost("the link is lost".into()));
+        }
+        let clients = core.tasks.iter().filter(|(_, task)| task.known_to_master);
+        let clients = clients.map(|(tid, task)| (tid, task.has_left())).collect();
+        let table = core.hosts.not_joined().is_empty().then_some(core.hosts.version);
+        core.send_master(Frame::Following { clients, tasker: core.roles.tasker, groups, table });
+        self.remote.repeat_to_master(core);
+        self.membership.report_again(core);
+    }
+
+    /// Has the office of the master from now on.
+    fn begin_office(&mut self, core: &mut Core) {
+        core.hosts.set_master(core.own_host());
+        self.deputies.forget(core);
+        core.log("this host is the master from now on");
+        core.push(Action::MasterChanged);
+    }
+
+    /// Takes over the tasks for which the former master may have kept state. Those of this host may have left meanwhile.
+    fn take_clients(&mut self, core: &mut Core, clients: impl IntoIterator<Item = Tid>) {
+        let own = core.own_host();
+        let (here, elsewhere) = clients.into_iter().partition::<Vec<Tid>, _>(|tid| tid.host() == own);
+        core.clients.extend(elsewhere.into_iter().filter(|tid| core.hosts.is_here(*tid)));
+        for tid in here {
+            match core.tasks.get(tid).map(|task| task.has_left()) {
+                None => core.raise(Event::ClientLeft { tid, ended: true }),
+                Some(true) => core.raise(Event::ClientLeft { tid, ended: false }),
+                Some(false) => {}
+            }
+        }
+    }
+
+    /// Takes over what the former master knew about the whole machine.
+    fn take_machine_state(&mut self, core: &mut Core, machine: MachineState) {
+        self.groups.take_machine_state(&machine);
+        core.hosts.take_office(machine.last_host, machine.resolved);
+        let Hostfile { hosts, defaults, .. } = &mut core.settings.hostfile;
+        (*hosts, *defaults) = (machine.hostfile, machine.host_options);
+        self.membership.take_failures(machine.add_failures, machine.lost_hosts);
+    }
+
+    /// At a new master: a host follows it.
+    pub fn followed(
+        &mut self,
+        core: &mut Core,
+        host: Tid,
+        clients: Vec<(Tid, bool)>,
+        tasker: Option<Tid>,
+        groups: Vec<GroupNews>,
+        table: Option<u64>,
+    ) {
+        if !core.is_awaited(host) {
+            return;
+        }
+        core.acks.received(host, Ack::Following);
+        self.groups.news_told(core, host, groups);
+        let living: BTreeMap<Tid, bool> = clients.into_iter().filter(|(tid, _)| tid.host() == host).collect();
+        let known: Vec<Tid> = core.clients.iter().copied().filter(|tid| tid.host() == host).collect();
+        for tid in known {
+            match living.get(&tid) {
+                None => remote::client_left(core, tid, true),
+                Some(true) => remote::client_left(core, tid, false),
+                Some(false) => {}
+            }
+        }
+        core.clients.extend(living.keys());
+        // News of a tasker that the former master did not handle.
+        let tasker = tasker.filter(|tid| tid.host() == host);
+        for tid in living.keys().copied() {
+            match (tasker == Some(tid), self.mailboxes.is_published(tid, CLASS_TASKER)) {
+                (true, false) => core.raise(Event::RoleTaken { role: Role::Tasker, tid }),
+                (false, true) => core.raise(Event::RoleLeft { role: Role::Tasker, tid }),
+                _ => {}
+            }
+        }
+        self.settle(core);
+        core.let_follow(host, table);
     }
 
     /// Decides a request that the former master may have executed. `number`: the host that asked the former master, and the

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Look {
     /// What each daemon sees.
     pub hosts: BTreeMap<Tid, HostLook>,
-    /// The hosts of which no answer has come.
+    /// The hosts that have not answered.
     pub silent: BTreeSet<Tid>,
     /// All groups.
     pub groups: Vec<GroupPlace>,
@@ -55,7 +55,7 @@ pub enum Doubt {
     Moves,
     /// Something may just be arriving.
     UnderWay,
-    /// It has so many threads, and another one may act.
+    /// It has this many threads, and another thread may act.
     Threads(u32),
     /// It catches signals of timers or of descriptors, and the handler may act.
     Signals,

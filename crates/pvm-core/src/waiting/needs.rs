@@ -22,7 +22,7 @@ pub(super) enum Freer {
     Task(Tid),
     /// Any other task.
     Anybody,
-    /// So many of these. `others`: and anybody who joins the group.
+    /// `count` of these members. `others`: or tasks that join the group.
     Members { missing: Vec<Tid>, count: usize, others: bool },
     /// All of these.
     All(Vec<Tid>),

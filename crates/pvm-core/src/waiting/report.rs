@@ -16,7 +16,7 @@ pub struct Report {
     pub tasks: Vec<TaskReport>,
     /// The causes of deadlocks: tasks that hold each other up, or a task that waits for nobody who is there.
     pub causes: Vec<Vec<Tid>>,
-    /// The hosts of which no answer has come.
+    /// The hosts that have not answered.
     pub silent: Vec<Tid>,
     /// Whether there may be deadlocks that more looks would show: something may still have been under way.
     pub is_unsure: bool,
@@ -62,9 +62,9 @@ pub enum Obstacle {
     Peer(Tid, Peer),
     /// Messages of those that could end the wait are here, but have another tag or context than the call accepts.
     OtherMessages(Vec<Unread>),
-    /// It waits for anybody, and so many tasks run.
+    /// It waits for a message from any task.
     Anybody {
-        /// How many could send.
+        /// The number of tasks that could send one.
         running: usize,
     },
     /// Members of the group have not come.

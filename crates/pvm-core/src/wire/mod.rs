@@ -298,10 +298,9 @@ pub enum Frame {
     // ----- another master
     /// Master to all: that host is the master from now on, after everything that the sender has sent as the master.
     NewMaster { master: Tid },
-    /// To the new master: the sender follows it from now on. `clients` are the living tasks of the sender for which the master
-    /// may keep state, and whether they have left PVM; `tasker` is the task that starts the tasks of the host; `groups` is what the
-    /// sender knows about the groups of which it has replicas, and `table` is the version of its host table, if it knows that all
-    /// those hosts have joined.
+    /// To the new master: the sender follows it from now on. `clients`: the living tasks of the sender for which the master may
+    /// keep state, and whether they have left PVM. `tasker`: the task that starts the tasks of the host. `groups`: the replicas of
+    /// groups on the sender's host. `table`: the version of the sender's host table, if all hosts in that table have joined.
     Following { clients: Vec<(Tid, bool)>, tasker: Option<Tid>, groups: Vec<GroupNews>, table: Option<u64> },
 
     // ----- the deputy
@@ -315,7 +314,7 @@ pub enum Frame {
     WholeTable { version: u64, hosts: Vec<HostEntry>, joining: Vec<Tid> },
     /// Master to the council: do not support that deputy any more. The answer is `Deposed` with this number.
     Depose { deputy: Tid, number: u64 },
-    /// To the master: this host does not support the deputy any more of which `Depose` with this number has told.
+    /// To the master: the answer to the `Depose` with this number.
     Deposed { number: u64 },
 }
 

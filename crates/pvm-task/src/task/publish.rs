@@ -94,5 +94,5 @@ impl Task {
 
 /// Returns that time on the clock that the daemon of the host reads, too.
 fn nanoseconds_at(time: Instant) -> u64 {
-    state_line::now_ns().saturating_sub(time.elapsed().as_nanos() as u64)
+    state_line::monotonic_ns().saturating_sub(time.elapsed().as_nanos() as u64)
 }
