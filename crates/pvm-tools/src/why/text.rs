@@ -48,8 +48,7 @@ impl Found {
         let mut text = match cause {
             [one] if self.waits_for_itself(*one) => format!("DEADLOCK: {one} waits for itself."),
             [one] => format!("DEADLOCK: {one} waits for what can never come."),
-            [first, .., last] if self.is_circle(cause) => {
-                let _ = last;
+            [first, _, ..] if self.is_circle(cause) => {
                 let names: Vec<String> = cause.iter().chain([first]).map(Tid::to_string).collect();
                 format!("DEADLOCK: a circle of waits: {}.", names.join(" -> "))
             }
