@@ -276,6 +276,9 @@ impl Spawns {
     /// Starts the next tasks of a share, or finishes the share.
     fn start_next(&mut self, core: &mut Core, observers: &mut Observers<'_>, spawn: SpawnId) {
         let mut starts = Vec::new();
+        let is_own = spawn.host == core.own_host();
+        // The tasker may have come before the helpers behind it in the daemon's environment.
+        let is_helper = is_own && self.jobs.get(&spawn.number).is_some_and(|job| matches!(job.asker, Asker::Daemon));
         while starts.len() < STARTS_MAX {
             let Some(share) = self.shares.get_mut(&spawn) else { return };
             if share.tried == share.wanted {
@@ -292,7 +295,7 @@ impl Spawns {
                 break;
             }
             share.tried += 1;
-            let origin = core.roles.tasker.map_or(Origin::Spawned, Origin::Tasker);
+            let origin = core.roles.tasker.filter(|_| !is_helper).map_or(Origin::Spawned, Origin::Tasker);
             let Some((tid, start)) = self.prepare(core, spawn, origin) else {
                 let share = self.shares.get_mut(&spawn).expect("looked up above");
                 share.results.push(Code::OutOfRes.number());

@@ -69,6 +69,16 @@ fn a_tasker_starts_the_tasks_of_its_host() {
 }
 
 #[test]
+fn the_daemon_starts_its_helpers_itself_although_the_tasker_has_come_before() {
+    let mut world = World::new();
+    world.tasks(2);
+    world.ask(TWO, Request::Register { role: Role::Tasker, on: true });
+    world.machine.start_helper(&["prog"]);
+    world.run();
+    assert_eq!((world.starts.len(), world.messages(TWO)), (1, vec![]));
+}
+
+#[test]
 fn a_task_of_which_its_tasker_has_spoken_ends_with_its_connection() {
     let mut world = World::new();
     world.tasks(2);
