@@ -27,8 +27,8 @@ pub(super) struct HostRecord {
     pub resolved: Vec<IpAddr>,
 }
 
-/// Hosts by name.
-type Names = BTreeMap<Vec<u8>, BTreeSet<Tid>>;
+/// Names, each with a host that has it.
+type Names = BTreeSet<(Vec<u8>, Tid)>;
 
 /// The hosts of the machine.
 pub(super) struct HostTable {
@@ -173,8 +173,11 @@ impl HostTable {
             return Some(self.own);
         }
         let joined = |tid: &&Tid| self.table.get(tid).is_some_and(|record| self.can_have_tasks(record));
-        let first = |names: &Names, name: &[u8]| names.get(name)?.iter().find(joined).copied();
-        first(&self.names, name).or_else(|| first(&self.aliases, &name.to_ascii_lowercase()))
+        let first = |names: &Names, name: Vec<u8>| {
+            let from = names.range((name.clone(), Tid(0))..);
+            from.take_while(|(other, _)| *other == name).map(|(_, tid)| tid).find(joined).copied()
+        };
+        first(&self.names, name.to_vec()).or_else(|| first(&self.aliases, name.to_ascii_lowercase()))
     }
     /// Finds a host by name, unless it takes no new tasks.
     pub fn find_for_tasks(&self, name: &[u8]) -> Option<Tid> {
@@ -203,17 +206,16 @@ impl HostTable {
     /// Adds a host or replaces its entry.
     pub fn add(&mut self, entry: HostEntry, joined: bool) {
         self.remove(entry.tid);
-        self.names.entry(entry.name.as_bytes().to_vec()).or_default().insert(entry.tid);
-        for alias in &entry.aliases {
-            self.aliases.entry(alias.to_ascii_lowercase().into_bytes()).or_default().insert(entry.tid);
-        }
+        let aliases = entry.aliases.iter().map(|alias| alias.to_ascii_lowercase().into_bytes());
+        self.aliases.extend(aliases.map(|alias| (alias, entry.tid)));
+        self.names.insert((entry.name.as_bytes().to_vec(), entry.tid));
         self.table.insert(entry.tid, Box::new(HostRecord { entry, joined, resolved: Vec::new() }));
     }
     pub fn remove(&mut self, tid: Tid) -> Option<Box<HostRecord>> {
         let record = self.table.remove(&tid)?;
-        withdraw(&mut self.names, record.entry.name.as_bytes(), tid);
+        self.names.remove(&(record.entry.name.as_bytes().to_vec(), tid));
         for alias in &record.entry.aliases {
-            withdraw(&mut self.aliases, alias.to_ascii_lowercase().as_bytes(), tid);
+            self.aliases.remove(&(alias.to_ascii_lowercase().into_bytes(), tid));
         }
         Some(record)
     }
@@ -309,14 +311,5 @@ impl HostTable {
     pub fn summary(&self) -> impl Iterator<Item = String> + '_ {
         let line = |HostRecord { entry, .. }: &HostRecord| format!("host {} {} {}", entry.tid, entry.name, entry.arch);
         self.table.values().map(Box::as_ref).map(line)
-    }
-}
-
-/// Removes the host from the hosts with that name.
-fn withdraw(names: &mut Names, name: &[u8], tid: Tid) {
-    let Some(tids) = names.get_mut(name) else { return };
-    tids.remove(&tid);
-    if tids.is_empty() {
-        names.remove(name);
     }
 }

@@ -2,10 +2,37 @@
 //! between tasks of two hosts is received before it.
 use super::Checks;
 use pvm_core::tid::Tid;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// For each task, the number of its last send that is known.
 type Clock = BTreeMap<Tid, u64>;
+
+/// What a task knows of the sends of others, or a message carries.
+#[derive(Default, Clone)]
+struct Past {
+    /// The sends of tasks of its host, by chains of messages within the host.
+    local: Clock,
+    /// For each other host: the sends of tasks of both hosts, by other chains between tasks of these hosts.
+    shared: BTreeMap<Tid, Clock>,
+}
+
+impl Past {
+    /// Returns what a message takes to these tasks. An entry of a mailbox is for anybody.
+    fn for_tasks(&self, src: Tid, dsts: &[Tid]) -> Past {
+        let is_for_all = dsts.is_empty() || dsts.iter().any(|dst| dst.host() == src.host());
+        let is_carried = |host: &Tid| is_for_all || dsts.iter().any(|dst| dst.host() == *host);
+        let shared = self.shared.iter().filter(|(host, _)| is_carried(host));
+        Past { local: self.local.clone(), shared: shared.map(|(host, clock)| (*host, clock.clone())).collect() }
+    }
+}
+
+/// Takes what one clock knows into another.
+fn merge(into: &mut Clock, from: &Clock) {
+    for (task, number) in from {
+        let known = into.entry(*task).or_default();
+        *known = (*known).max(*number);
+    }
+}
 
 /// What a message carries.
 struct Carried {
@@ -13,19 +40,15 @@ struct Carried {
     number: u64,
     /// How often the master had moved when it was sent.
     moves: u64,
-    /// By the other host of the pair.
-    clocks: BTreeMap<Tid, Clock>,
+    past: Past,
 }
 
 /// What each task knows of the sends of others.
 #[derive(Default)]
 pub struct Order {
-    hosts: BTreeSet<Tid>,
     /// How often each task has sent. A multicast is one send.
     sends: HashMap<Tid, u64>,
-    /// For each task and each other host: the sends of tasks of both hosts that are in its past, by chains of messages
-    /// between tasks of these hosts.
-    past: HashMap<(Tid, Tid), Clock>,
+    pasts: HashMap<Tid, Past>,
     /// The numbers of the sends to each task that it has not received, by sender.
     outstanding: HashMap<Tid, BTreeMap<Tid, VecDeque<u64>>>,
     /// How often the master has moved.
@@ -36,35 +59,31 @@ pub struct Order {
 
 impl Order {
     fn sent(&mut self, src: Tid, dsts: &[Tid], message: u64) {
-        self.hosts.extend(dsts.iter().chain([&src]).map(|tid| tid.host()));
         let number = self.sends.entry(src).or_default();
         *number += 1;
         let number = *number;
-        let mut clocks = BTreeMap::new();
-        for host in self.hosts.iter().filter(|host| **host != src.host()) {
-            let past = self.past.entry((src, *host)).or_default();
-            past.insert(src, number);
-            clocks.insert(*host, past.clone());
-        }
+        let past = self.pasts.entry(src).or_default();
+        past.local.insert(src, number);
         for dst in dsts {
             self.outstanding.entry(*dst).or_default().entry(src).or_default().push_back(number);
         }
-        self.carried.insert(message, Carried { src, number, moves: self.moves, clocks });
+        self.carried.insert(message, Carried { src, number, moves: self.moves, past: past.for_tasks(src, dsts) });
     }
 
     fn received(&mut self, dst: Tid, message: u64) -> Result<(), String> {
-        let Some(Carried { src, number, clocks, .. }) = self.carried.get(&message) else { return Ok(()) };
+        let Some(Carried { src, number, past, .. }) = self.carried.get(&message) else { return Ok(()) };
         if let Some(numbers) = self.outstanding.get_mut(&dst).and_then(|senders| senders.get_mut(src)) {
             numbers.retain(|other| other != number);
         }
-        let (src, clocks) = (*src, clocks.clone());
-        self.learn(dst, src, &clocks)
+        let (src, past) = (*src, past.clone());
+        self.learn(dst, src, &past)
     }
 
     /// Notes that a task receives something that another one has sent: the messages that the sender knew of must be there.
-    fn learn(&mut self, dst: Tid, src: Tid, clocks: &BTreeMap<Tid, Clock>) -> Result<(), String> {
+    fn learn(&mut self, dst: Tid, src: Tid, past: &Past) -> Result<(), String> {
         let is_local = src.host() == dst.host();
-        for (_, clock) in clocks.iter().filter(|(host, _)| is_local || **host == dst.host()) {
+        let shared = past.shared.iter().filter(|(host, _)| is_local || **host == dst.host());
+        for clock in shared.map(|(_, clock)| clock).chain([&past.local]) {
             for (sender, numbers) in self.outstanding.get(&dst).into_iter().flatten() {
                 let first = numbers.front().copied().unwrap_or(u64::MAX);
                 if clock.get(sender).is_some_and(|known| first <= *known) {
@@ -72,19 +91,20 @@ impl Order {
                 }
             }
         }
-        self.note(dst, src, clocks);
+        self.note(dst, src, past);
         Ok(())
     }
 
     /// Notes that a task knows what another one knew.
-    fn note(&mut self, dst: Tid, src: Tid, clocks: &BTreeMap<Tid, Clock>) {
-        let is_local = src.host() == dst.host();
-        for (host, clock) in clocks.iter().filter(|(host, _)| is_local || **host == dst.host()) {
-            let past = self.past.entry((dst, if is_local { *host } else { src.host() })).or_default();
-            for (task, number) in clock {
-                let known = past.entry(*task).or_default();
-                *known = (*known).max(*number);
-            }
+    fn note(&mut self, dst: Tid, src: Tid, past: &Past) {
+        let own = self.pasts.entry(dst).or_default();
+        if src.host() == dst.host() {
+            merge(&mut own.local, &past.local);
+            past.shared.iter().for_each(|(host, clock)| merge(own.shared.entry(*host).or_default(), clock));
+        } else {
+            let shared = own.shared.entry(src.host()).or_default();
+            merge(shared, &past.local);
+            past.shared.get(&dst.host()).into_iter().for_each(|clock| merge(shared, clock));
         }
     }
 }
@@ -103,14 +123,14 @@ impl Checks {
 
     /// Notes that a task has found a mailbox entry with that number among all messages. `keeper`: the host of the mailboxes.
     pub fn ordered_entry(&mut self, dst: Tid, entry: u64, keeper: Tid) {
-        let Some(Carried { src, clocks, moves, .. }) = self.order.carried.get(&entry) else { return };
-        let (src, clocks) = (*src, clocks.clone());
+        let Some(Carried { src, past, moves, .. }) = self.order.carried.get(&entry) else { return };
+        let (src, past) = (*src, past.clone());
         // By way of a third host there is no order.
         if *moves != self.order.moves {
             return;
         }
         if src.host() == dst.host() || keeper == src.host() || keeper == dst.host() {
-            self.order.note(dst, src, &clocks);
+            self.order.note(dst, src, &past);
         }
     }
 
@@ -121,9 +141,8 @@ impl Checks {
 
     /// Notes that a task has learnt of the end of another: all that this one knew is in its past.
     pub fn ordered_end(&mut self, dst: Tid, ended: Tid) {
-        let hosts = self.order.hosts.iter();
-        let clocks = hosts.filter_map(|host| Some((*host, self.order.past.get(&(ended, *host))?.clone()))).collect();
-        let result = self.order.learn(dst, ended, &clocks);
+        let Some(past) = self.order.pasts.get(&ended).cloned() else { return };
+        let result = self.order.learn(dst, ended, &past);
         self.take("order", result, &[dst, ended]);
     }
 
