@@ -21,6 +21,7 @@ pub const UNDER_WAY_MAX: usize = 4096;
 pub struct HostLook {
     /// The monotonic clock of the host, in nanoseconds.
     pub now_ns: u64,
+    pub load: HostLoad,
     pub tasks: Vec<TaskLook>,
     /// What has come from each other host, and what was sent to it.
     pub links: Vec<LinkLook>,
@@ -28,6 +29,16 @@ pub struct HostLook {
     pub under_way: Vec<Tid>,
     /// Whether there are more.
     pub carries_more: bool,
+}
+
+/// How busy a host is: its processors, how many processes ran or wanted to in the last minute (in hundredths), its memory, and
+/// how much of that is available.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HostLoad {
+    pub cores: u32,
+    pub running_hundredths: u32,
+    pub memory_bytes: u64,
+    pub memory_available_bytes: u64,
 }
 
 /// A task. `is_asleep`: it waits in the call of its state line, has found nothing there, and nothing that has arrived
@@ -40,8 +51,47 @@ pub struct TaskLook {
     /// What the task says of itself; `None` if it has said nothing yet, or nothing that makes sense.
     pub line: Option<StateLine>,
     pub is_asleep: bool,
+    pub traffic: Traffic,
     /// `None` if the daemon cannot see the process.
     pub process: Option<ProcessLook>,
+}
+
+/// How many messages and bytes a task has sent and received, by route: through shared memory, through the daemons, on direct
+/// links, on a fabric. A multicast through the daemons counts once for its sender. The task counts itself, so the numbers are
+/// what it says.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    pub sent: [Count; ROUTES],
+    pub received: [Count; ROUTES],
+}
+
+/// The names of the routes in [`Traffic`].
+pub const ROUTE_NAMES: [&str; ROUTES] = ["memory", "daemons", "direct", "fabric"];
+const ROUTES: usize = 4;
+
+/// Messages, and their bytes.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Count {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+impl Traffic {
+    /// Makes it of the words in the task's memory: for each direction and route, the messages and the bytes.
+    pub fn of_words(words: &[u64; 4 * ROUTES]) -> Traffic {
+        let count = |at: usize| Count { messages: words[2 * at], bytes: words[2 * at + 1] };
+        Traffic { sent: std::array::from_fn(count), received: std::array::from_fn(|route| count(ROUTES + route)) }
+    }
+}
+
+impl Count {
+    /// Returns the sum over all routes. What a task says may be anything.
+    pub fn sum(counts: &[Count]) -> Count {
+        counts.iter().fold(Count::default(), |sum, count| Count {
+            messages: sum.messages.saturating_add(count.messages),
+            bytes: sum.bytes.saturating_add(count.bytes),
+        })
+    }
 }
 
 /// Whether a task is in the machine.
@@ -56,12 +106,14 @@ pub enum Presence {
 }
 
 /// The process of a task, as the system shows it. `ticks`: the processor time that it has used, in ticks of the clock.
+/// `memory_bytes`: the memory that it has at present.
 /// `catches_timers`: it catches signals that come by themselves, of timers or descriptors, and may do something then.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessLook {
     pub activity: Activity,
     pub threads: u32,
     pub ticks: u64,
+    pub memory_bytes: u64,
     pub catches_timers: bool,
 }
 

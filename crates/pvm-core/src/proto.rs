@@ -18,7 +18,7 @@ pub use serde_bytes::ByteBuf;
 
 /// The version of the protocol. The daemon refuses a task of another version with `PvmBadVersion`. A test compares
 /// the formats of the frames with `formats/tasks.txt`.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// A frame between a task and its daemon. The longest one holds an entry of a mailbox.
 ///

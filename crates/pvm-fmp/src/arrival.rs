@@ -335,6 +335,27 @@ pub enum Arrival<'a> {
     InTransit(BodyInTransit<'a>),
 }
 
+impl<'a> Arrival<'a> {
+    /// Returns the length of the body in bytes.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Arrival::Inline(inline) => inline.len(),
+            Arrival::Remote(remote) => remote.len(),
+            Arrival::InTransit(body) => body.bytes,
+        }
+    }
+
+    /// Returns where it is noted whether the body has been taken, if that is in doubt.
+    #[inline(always)]
+    pub(crate) fn outcome(&self) -> Option<&'a Cell<Outcome>> {
+        match self {
+            Arrival::InTransit(body) => Some(body.outcome),
+            Arrival::Inline(_) | Arrival::Remote(_) => None,
+        }
+    }
+}
+
 /// Takes messages that arrive.
 pub trait Sink {
     /// Takes a message of task `from`. Messages of one sender arrive in the order in which they were sent.

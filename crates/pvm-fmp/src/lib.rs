@@ -142,6 +142,8 @@ mod signals;
 mod stack;
 #[cfg(not(loom))]
 mod streamed_body;
+#[cfg(not(loom))]
+pub mod traffic;
 mod two_sided_copy;
 #[cfg(not(loom))]
 mod wait_policy;

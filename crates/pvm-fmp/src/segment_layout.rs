@@ -3,6 +3,7 @@
 use crate::multicasts::Multicasts;
 use crate::parker::Parker;
 use crate::state_line::StateWords;
+use crate::traffic::TrafficWords;
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// The first word of a segment: the bytes of "hpvmseg7", which stand for this layout of segments and queues.
@@ -56,6 +57,8 @@ pub struct Header {
     pub tables: [AtomicU64; TABLES],
     /// What the owner does.
     pub state: Apart<StateWords>,
+    /// How much it has sent and received.
+    pub traffic: Apart<TrafficWords>,
 }
 
 /// Returns the first record of a piece of the peer table, and how many records the piece has.

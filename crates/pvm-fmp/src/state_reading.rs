@@ -1,7 +1,8 @@
-//! How a daemon reads the state line of a task: through the descriptor of the segment, so that no segment can harm it.
+//! How a daemon reads the state line and the traffic of a task: through the descriptor of the segment, so that no segment can harm it.
 use crate::segment_layout::{Header, MAGIC};
 use crate::state_line::{STATE_WORDS, StateLine, StateWords, line};
 use crate::sync::{Ordering, fence};
+use crate::traffic::TRAFFIC_WORDS;
 use rustix::io::pread;
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -39,6 +40,16 @@ pub fn still_sleeps(segment: BorrowedFd<'_>, line: &StateLine) -> bool {
     // Pair `awake`: the caller has looked at the doorbell before.
     fence(Ordering::Acquire);
     line.is_asleep && words_at(segment, OFFSET) == Some([line.version, line.version])
+}
+
+/// Reads how much the owner of a segment has sent and received ([`crate::traffic`]): by direction and route, the messages and the
+/// bytes. `None` if that is no segment of this layout.
+pub fn traffic(segment: BorrowedFd<'_>) -> Option<[u64; TRAFFIC_WORDS]> {
+    let [magic] = words_at(segment, 0)?;
+    if magic != MAGIC {
+        return None;
+    }
+    words_at(segment, offset_of!(Header, traffic) as u64)
 }
 
 /// Reads words. A file that is too short, or no file at all, has none.

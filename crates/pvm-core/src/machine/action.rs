@@ -1,7 +1,7 @@
 //! Actions: what the rules order the daemon to do. Also the types that actions and their answers contain.
 use super::group_page::{GroupAction, Listing};
 use crate::codes::Code;
-use crate::host_look::ProcessLook;
+use crate::host_look::{ProcessLook, Traffic};
 use crate::hostfile::HostLine;
 use crate::proto::{ByteBuf, LinkCause, RunSettings, ToTask, Welcome};
 use crate::tid::Tid;
@@ -150,6 +150,8 @@ pub struct Sight {
     pub frames: u32,
     /// Whether frames for it wait in the daemon.
     pub has_backlog: bool,
+    /// How much it has sent and received, as it says.
+    pub traffic: Traffic,
     /// Its process.
     pub process: Option<ProcessLook>,
 }

@@ -4,7 +4,7 @@ use super::core::Core;
 use super::task_table::{State, Task};
 use super::tasks;
 use crate::codes::Code;
-use crate::host_look::{HostLook, Presence, TaskLook};
+use crate::host_look::{HostLook, Presence, TaskLook, Traffic};
 use crate::proto::Reply;
 use crate::state_line::StateLine;
 use crate::tid::Tid;
@@ -41,6 +41,7 @@ fn look(core: &Core, tid: Tid, task: &Task, sight: Option<&Sight>) -> TaskLook {
         },
         is_asleep: line.as_ref().zip(sight).is_some_and(sleeps),
         line,
+        traffic: sight.map_or_else(Traffic::default, |sight| sight.traffic),
         process: sight.and_then(|sight| sight.process),
     }
 }

@@ -2,7 +2,7 @@
 use super::Look;
 use super::look::{State, are_settled};
 use super::report::{Obstacle, Outlook, Peer, Report, report};
-use crate::host_look::{Activity, HostLook, LinkLook, Presence, ProcessLook, TaskLook};
+use crate::host_look::{Activity, HostLook, LinkLook, Presence, ProcessLook, TaskLook, Traffic};
 use crate::proto::{ByteBuf, GroupPlace, TaskInfo, TaskKind};
 use crate::state_line::{Call, Label, OwnLink, StateLine, Wait, Wanted};
 use crate::tid::Tid;
@@ -29,7 +29,8 @@ fn task(tid: Tid, parent: Tid, call: Option<Call>) -> TaskLook {
         presence: Presence::Enrolled,
         line: Some(StateLine { wait, epoch: (5, 5), ..StateLine::default() }),
         is_asleep: wait.is_some(),
-        process: Some(ProcessLook { activity: Activity::Sleeps, threads: 1, ticks: 100, catches_timers: false }),
+        traffic: Traffic::default(),
+        process: Some(ProcessLook { activity: Activity::Sleeps, threads: 1, ticks: 100, memory_bytes: 0, catches_timers: false }),
     }
 }
 

@@ -28,7 +28,7 @@ pub use groups::{GroupChange, GroupNews, GroupState};
 /// The version of the protocol. A new daemon names its version in the start dialogue ([`crate::dialogue`]). The master
 /// refuses any other version with `PvmBadVersion`, and a new daemon ends if its master has another version. A test
 /// compares the formats of the frames with `formats/daemons.txt`.
-pub const VERSION: u32 = 20;
+pub const VERSION: u32 = 21;
 
 /// A frame on the control link between two daemons. The longest frame contains a frame of a task.
 ///

@@ -10,6 +10,7 @@ use crate::peer::Peer;
 use crate::ports::PortView;
 use crate::segment::Segment;
 use crate::sync::Ordering;
+use crate::traffic::Traffic;
 use frame_order::FrameOrder;
 use merge::Heads;
 use pvm_descriptor::OwnDescriptor;
@@ -175,6 +176,7 @@ pub struct Endpoint {
     /// bodies are guessed.
     packed_bytes: usize,
     guesses: Rc<Guesses>,
+    traffic: Traffic,
     /// The bytes that were sent since the last poll; see [`SEND_BYTES`].
     uncollected: usize,
     /// The number of messages taken by the shortest path since the last poll.
@@ -218,10 +220,12 @@ impl Endpoint {
         header.parker.0.choose(barriers);
         header.nonce.store(*nonce, Ordering::Relaxed);
         header.nonce_address.store(&raw const *nonce as u64, Ordering::Relaxed);
+        let heap = Rc::new(RefCell::new(Heap::new(segment)));
         Ok(Endpoint {
             tid: 0,
             ports: None,
-            heap: Rc::new(RefCell::new(Heap::new(segment))),
+            traffic: Traffic::own(&heap),
+            heap,
             clock: Clock::default(),
             bell: bell.into(),
             _nonce: nonce,
@@ -331,6 +335,12 @@ impl Endpoint {
     /// Publishes what this task does ([`crate::state_line`]). `asleep`: whether it sleeps next.
     pub fn publish_state(&self, words: &[u64], asleep: bool) {
         self.heap.borrow().source().mapping.header().state.0.write(words, asleep);
+    }
+
+    /// Returns the counts of this task's messages.
+    #[inline(always)]
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// Publishes that this task does not sleep any more. Call it before [`Endpoint::unpark`].

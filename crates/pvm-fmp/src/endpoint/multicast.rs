@@ -34,6 +34,16 @@ pub enum SharedBody<'a> {
     Borrowed(&'a Block, usize, bool),
 }
 
+impl SharedBody<'_> {
+    fn len(&self) -> usize {
+        match self {
+            SharedBody::Bytes(bytes) => bytes.len(),
+            SharedBody::Blocks(blocks) => blocks.iter().map(|(_, used)| used).sum(),
+            SharedBody::Borrowed(_, bytes, _) => *bytes,
+        }
+    }
+}
+
 impl Endpoint {
     /// Sends a message to several peers at the same instant, to each with its own header words. Returns the result for each, in
     /// their order.
@@ -62,7 +72,8 @@ impl Endpoint {
             Some(peer) => ring(peer, self.barriers),
             None => Sent::Done,
         };
-        queued.into_iter().map(|queued| queued.map(finish)).collect()
+        let sent = queued.into_iter().zip(to).map(|(queued, (to, _))| self.counted(*to, body.len(), queued.map(finish)));
+        sent.collect()
     }
 
     /// Returns the peer's index, with its queue ready for the next entry; `None` if the peer is dead.

@@ -38,7 +38,7 @@ impl Endpoint {
             }
             Err(_) => memory.drop_cells(word.dropped),
         }
-        Some(sent)
+        Some(self.counted(to, packed.len(), sent))
     }
 
     /// Notes that a packed body of `bytes` bytes went to a task through the heap. If the two tasks answer each other with such

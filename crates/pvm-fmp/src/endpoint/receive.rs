@@ -19,6 +19,7 @@ use crate::remote::Remote;
 use crate::rendezvous::{self, ReceiverAnswer, SenderState};
 use crate::segment_layout::PeerRecord;
 use crate::sync::{Ordering, ReadOnlyLoad};
+use crate::traffic::Counting;
 use crate::{BODY_BYTES_MAX, INLINE_BYTES_MAX, Posted};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -84,6 +85,7 @@ impl Endpoint {
 
     #[inline]
     fn poll_each(&mut self, thoroughly: bool, sink: &mut impl Sink) -> usize {
+        let sink = &mut Counting { sink, traffic: self.traffic.share() };
         // What a single peer has sent is in order.
         let [only] = self.order[..] else { return self.poll_messages(thoroughly, sink) };
         self.frame_order.stopped = false;
@@ -103,6 +105,7 @@ impl Endpoint {
     }
 
     fn drain_picked(&mut self, index: usize, sink: &mut impl Sink) -> usize {
+        let sink = &mut Counting { sink, traffic: self.traffic.share() };
         self.look_for_queue(index, self.parked);
         let mut count = 0;
         for _ in 0..BATCH {
@@ -185,6 +188,7 @@ impl Endpoint {
     /// [`Endpoint::peer_gone`].
     pub fn poll_dead(&mut self, tid: u32, sink: &mut impl Sink) -> usize {
         let Some(index) = self.index_of(tid) else { return 0 };
+        let sink = &mut Counting { sink, traffic: self.traffic.share() };
         self.look_for_queue(index, true);
         // A task that has announced its end, but still runs, might write for ever. So no more entries are read than its
         // queue can have held when the task was declared dead.

@@ -6,6 +6,7 @@ use crate::pair_memory::ArrivedCell;
 use crate::peer::{Inbound, Peer};
 use crate::queue::{Entry, Kind};
 use crate::remote::Remote;
+use crate::traffic::{Route, Traffic, route_by};
 use crate::{Immediate, Meta};
 use std::cell::Cell;
 
@@ -51,7 +52,8 @@ impl Endpoint {
             Kind::Passed => body_in_cell(peer, &entry)?,
             _ => return None,
         };
-        Some(RecentMessage { entry, body, peer, shorts: &mut self.shorts, unpublished: &mut self.unpublished })
+        let (shorts, unpublished, traffic) = (&mut self.shorts, &mut self.unpublished, self.traffic.share());
+        Some(RecentMessage { entry, body, peer, shorts, unpublished, traffic })
     }
 
     /// Returns whether a message with this stamp may be taken by itself. For a caller that accepts messages of every peer, it must be
@@ -96,6 +98,7 @@ impl Endpoint {
             inbound,
             shorts: &mut self.shorts,
             unpublished: &mut self.unpublished,
+            traffic: self.traffic.share(),
         })
     }
 
@@ -121,6 +124,7 @@ impl Endpoint {
             inbound,
             shorts: &mut self.shorts,
             unpublished: &mut self.unpublished,
+            traffic: self.traffic.share(),
         })
     }
 
@@ -145,6 +149,7 @@ pub struct RecentMessage<'a> {
     pub(super) peer: &'a mut Peer,
     pub(super) shorts: &'a mut u32,
     pub(super) unpublished: &'a mut bool,
+    pub(super) traffic: Traffic,
 }
 
 #[allow(clippy::len_without_is_empty)] // an empty message is a message, too
@@ -205,6 +210,7 @@ impl RecentMessage<'_> {
             }
         }
         pass(self.peer, &self.entry, self.shorts, self.unpublished);
+        self.traffic.received(route_by(self.peer.tid), bytes);
         Some(bytes)
     }
 
@@ -215,6 +221,7 @@ impl RecentMessage<'_> {
         let RecentBody::Cell { memory, cell, bytes } = self.body else { return None };
         self.peer.pair.note_arrival();
         pass(self.peer, &self.entry, self.shorts, self.unpublished);
+        self.traffic.received(Route::Memory, bytes);
         Some(Remote::in_cell(&self.peer.owner, ArrivedCell { memory, cell }, bytes))
     }
 }
@@ -237,6 +244,7 @@ pub struct RecentImmediate<'a> {
     pub(super) inbound: &'a mut Inbound,
     pub(super) shorts: &'a mut u32,
     pub(super) unpublished: &'a mut bool,
+    pub(super) traffic: Traffic,
 }
 
 impl RecentImmediate<'_> {
@@ -246,6 +254,7 @@ impl RecentImmediate<'_> {
         self.inbound.advance(1, self.stamp);
         *self.shorts += 1;
         *self.unpublished = true;
+        self.traffic.received(Route::Memory, self.immediate.len());
         self.immediate
     }
 }

@@ -10,6 +10,7 @@ use crate::pair_memory::{CELL_BYTES_MAX, CELLS};
 use crate::peer::{Outbound, Peer};
 use crate::pipelined;
 use crate::queue::{FIRST_BYTES, Kind};
+use crate::traffic::{Route, route_by};
 use crate::{INLINE_BYTES_MAX, Immediate, Meta, NoMemory, SendError, Sent};
 
 impl Endpoint {
@@ -32,6 +33,7 @@ impl Endpoint {
             return None;
         }
         self.uncollected += SEND_BYTES;
+        self.traffic.sent(route_by(to), body.len());
         Some(ring(peer, self.barriers))
     }
 
@@ -47,6 +49,7 @@ impl Endpoint {
         let peer = self.peers[index].as_deref_mut().filter(|peer| peer.is_in_order())?;
         let sent = pass_at_once(peer, self.barriers, meta, body)?;
         self.uncollected += SEND_BYTES;
+        self.traffic.sent(Route::Memory, body.len());
         Some(sent)
     }
 
@@ -60,6 +63,7 @@ impl Endpoint {
             return None;
         }
         self.uncollected += SEND_BYTES;
+        self.traffic.sent(Route::Memory, immediate.len());
         Some(peer.owner.mapping.header().parker.0.parked(self.barriers).is_some())
     }
 
@@ -68,10 +72,11 @@ impl Endpoint {
     /// rendezvous, which needs a receiver that has announced that it waits for this message.
     #[inline]
     pub fn send_bytes(&mut self, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
-        if body.len() <= INLINE_BYTES_MAX {
-            return self.queue(to, Kind::Message, &meta, body);
-        }
-        self.send_long(to, meta, body, None)
+        let sent = match body.len() {
+            ..=INLINE_BYTES_MAX => self.queue(to, Kind::Message, &meta, body),
+            _ => self.send_long(to, meta, body, None),
+        };
+        self.counted(to, body.len(), sent)
     }
 
     /// Does what [`Endpoint::send_bytes`] does, for a caller that can ask the daemon to ring during the call. This
@@ -84,10 +89,20 @@ impl Endpoint {
         body: &[u8],
         ring_by_daemon: &mut dyn FnMut(),
     ) -> Result<Sent, SendError> {
-        if body.len() <= INLINE_BYTES_MAX {
-            return self.queue(to, Kind::Message, &meta, body);
+        let sent = match body.len() {
+            ..=INLINE_BYTES_MAX => self.queue(to, Kind::Message, &meta, body),
+            _ => self.send_long(to, meta, body, Some(ring_by_daemon)),
+        };
+        self.counted(to, body.len(), sent)
+    }
+
+    /// Counts a message that was sent.
+    #[inline]
+    pub(super) fn counted(&self, to: u32, bytes: usize, sent: Result<Sent, SendError>) -> Result<Sent, SendError> {
+        if sent.is_ok() {
+            self.traffic.sent(route_by(to), bytes);
         }
-        self.send_long(to, meta, body, Some(ring_by_daemon))
+        sent
     }
 
     fn send_long(&mut self, to: u32, meta: Meta, body: &[u8], mut ringer: Ringer<'_>) -> Result<Sent, SendError> {
@@ -128,7 +143,7 @@ impl Endpoint {
         }
         let block = self.allocate(body.len()).map_err(|_| SendError::NoMemory)?;
         block.write(0, body);
-        self.send_blocks(to, meta, &[(block, body.len())])
+        self.queue_blocks(to, meta, &[(block, body.len())])
     }
 
     /// Sends through the heap, chunk by chunk: the peer can copy the first chunks out while we copy the next ones in.
@@ -161,12 +176,20 @@ impl Endpoint {
     /// others. Do not overwrite the bytes that were sent while a receiver may still read them; append behind them
     /// instead.
     pub fn send_blocks(&mut self, to: u32, meta: Meta, body: &[(Block, usize)]) -> Result<Sent, SendError> {
+        let bytes = body.iter().map(|(_, used)| used).sum();
+        let sent = match body.len() {
+            ..=FRAGMENTS_MAX => self.queue_blocks(to, meta, body),
+            _ => match self.join(body) {
+                Ok(joined) => self.queue_blocks(to, meta, &[joined]),
+                Err(NoMemory) => Err(SendError::NoMemory),
+            },
+        };
+        self.counted(to, bytes, sent)
+    }
+
+    /// Queues the descriptor of at most [`FRAGMENTS_MAX`] blocks.
+    fn queue_blocks(&mut self, to: u32, meta: Meta, body: &[(Block, usize)]) -> Result<Sent, SendError> {
         let index = self.index_of(to).ok_or(SendError::NotConnected)?;
-        let bytes = body.iter().map(|(_, used)| used).sum::<usize>();
-        if body.len() > FRAGMENTS_MAX {
-            let joined = self.join(body).map_err(|NoMemory| SendError::NoMemory)?;
-            return self.send_blocks(to, meta, &[joined]);
-        }
         let peer = self.peers[index].as_mut().expect("connected");
         let token = peer.outstanding.add(body.iter().map(|(block, _)| block.clone()));
         let sent = match body {
@@ -179,7 +202,7 @@ impl Endpoint {
         if sent.is_err() {
             self.peers[index].as_mut().expect("connected").outstanding.remove(token);
         }
-        self.uncollected += bytes;
+        self.uncollected += body.iter().map(|(_, used)| used).sum::<usize>();
         sent
     }
 

@@ -9,6 +9,7 @@ use pvm_core::channel::LaneKind;
 use pvm_core::codes::Code;
 use pvm_core::proto::{Direct, Request, ToDaemon};
 use pvm_core::tid::Tid;
+use pvm_fmp::traffic::Route;
 use pvm_fmp::{Meta, has_stack, touch_pages};
 use rustix::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -103,6 +104,7 @@ impl Member {
                 continue;
             }
             self.direct.count_received(&mut state.route_switches.receipts, &arrived);
+            self.endpoint.traffic().received(Route::Direct, arrived.body.len());
             state.on_link_message(arrived);
             count += 1;
         }
@@ -141,6 +143,7 @@ impl Member {
             return self.send_on_fabric(to, meta, body);
         }
         self.direct.send(to, meta, body)?;
+        self.endpoint.traffic().sent(Route::Direct, body.len());
         if self.direct.find(to).is_some_and(|link| link.is_send_closed()) {
             self.fall_back(LaneKind::Direct);
         }

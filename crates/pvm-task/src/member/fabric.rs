@@ -3,6 +3,7 @@
 use super::{Loss, Member};
 use crate::clock;
 use crate::direct::Body;
+use crate::envelope::HeldMessages;
 use crate::fabric::route::RouteEvent;
 use crate::requests::Purpose;
 use crate::state::State;
@@ -11,6 +12,7 @@ use pvm_core::codes::Code;
 use pvm_core::proto::{ByteBuf, FabricOffer, LinkCause, Reply, Request, ToDaemon};
 use pvm_core::tid::Tid;
 use pvm_fmp::Meta;
+use pvm_fmp::traffic::Route;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -148,12 +150,17 @@ impl Member {
     pub fn deliver_from_fabric(&mut self, state: &mut State) -> usize {
         self.take_in_before_links(state);
         let mut count = 0;
+        let traffic = self.endpoint.traffic();
+        let mut take = |held: &HeldMessages, state: &mut State| {
+            held.messages.borrow().iter().for_each(|message| traffic.received(Route::Fabric, message.body.len()));
+            count += state.take_held(held);
+        };
         for held in std::mem::take(&mut self.fabric.left_over) {
-            count += state.take_held(&held);
+            take(&held, state);
         }
         for link in &self.fabric.links {
             if !(self.fabric.is_ordered(link) && state.backlog.is_open()) {
-                count += state.take_held(&link.held);
+                take(&link.held, state);
             }
         }
         self.fabric.recycle(&mut state.store);
@@ -193,6 +200,7 @@ impl Member {
         if !self.fabric.send_in_place(to, meta, body)? {
             self.fabric.send(to, meta, body)?;
         }
+        self.endpoint.traffic().sent(Route::Fabric, body.len());
         self.fall_back(LaneKind::Fabric);
         Ok(())
     }

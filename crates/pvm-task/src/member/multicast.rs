@@ -7,7 +7,7 @@ use pvm_core::codes::Code;
 use pvm_core::flows::LIST;
 use pvm_core::flows::multicast::Advice;
 use pvm_core::tid::Tid;
-use pvm_fmp::Meta;
+use pvm_fmp::{Meta, traffic};
 
 /// Multicasts of fewer bytes, over all receivers, go on the links that there are, whatever the daemon has measured.
 const LONG_BYTES: usize = 64 << 10;
@@ -94,7 +94,12 @@ impl Member {
             [] => {}
             [only] => note(self.send_direct(only, meta, body)),
             _ => {
-                self.direct.multicast(&direct, meta, body, note);
+                let mut count = direct.len();
+                self.direct.multicast(&direct, meta, body, |failure| {
+                    count -= 1;
+                    note(failure);
+                });
+                (0..count).for_each(|_| self.endpoint.traffic().sent(traffic::Route::Direct, body.len()));
                 self.fall_back(LaneKind::Direct);
             }
         }

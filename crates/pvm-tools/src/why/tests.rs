@@ -1,6 +1,6 @@
 //! Reports of small machines, as text.
 use super::*;
-use pvm_core::host_look::{Activity, HostLook, Presence, ProcessLook, TaskLook};
+use pvm_core::host_look::{Activity, HostLook, Presence, ProcessLook, TaskLook, Traffic};
 use pvm_core::proto::{Office, TaskKind};
 use pvm_core::state_line::{Call, StateLine, Wait, Wanted};
 use serde_bytes::ByteBuf;
@@ -17,7 +17,8 @@ fn task(local: u32, call: Option<Call>) -> TaskLook {
         presence: Presence::Enrolled,
         line: Some(StateLine { wait, ..StateLine::default() }),
         is_asleep: wait.is_some(),
-        process: Some(ProcessLook { activity: Activity::Sleeps, threads: 1, ticks: 1, catches_timers: false }),
+        traffic: Traffic::default(),
+        process: Some(ProcessLook { activity: Activity::Sleeps, threads: 1, ticks: 1, memory_bytes: 0, catches_timers: false }),
     }
 }
 

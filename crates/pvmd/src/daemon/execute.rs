@@ -109,7 +109,7 @@ impl Daemon {
 
     /// Looks at tasks, and at what is under way to others.
     fn look(&mut self, to: Tid, wait: u32, tasks: &[(Tid, i32)]) {
-        let mut host = HostLook { now_ns: state_line::monotonic_ns(), ..HostLook::default() };
+        let mut host = HostLook { now_ns: state_line::monotonic_ns(), load: looks::host_load(), ..HostLook::default() };
         // What has been received by now has rung those whom it concerns before they are looked at.
         self.route.show_received(&mut host);
         let sights = looks::look(tasks, &self.connections);
