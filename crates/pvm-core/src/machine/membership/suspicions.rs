@@ -6,7 +6,8 @@
 //! can forge, and the number of other hosts that cannot reach the suspect. A pair counts there once it is confirmed:
 //! the master has heard both since. Otherwise one may have died, and the healthy one that says so first is not to
 //! blame. For the same reason, nobody is removed in favour of a host that the master has not heard since, or to which it
-//! makes its own connection again. If the difference is too small, or one of the two may have died, the master waits for more
+//! makes its own connection again. Of several pairs that can be decided, that with the most evidence against a host comes first: it may
+//! explain the others. If the difference is too small, or one of the two may have died, the master waits for more
 //! evidence, for at most the host timeout. Then a small difference suffices, and without any difference the host that
 //! joined later is removed. For a while, such a tie counts as evidence against the host that stays, so a host that lies or
 //! breaks its links cannot win ties, and thereby cause the removal of other hosts, again and again. Ties are remembered by
@@ -106,7 +107,7 @@ impl Suspicions {
             losers.retain(|_, when| now < *when + TIE_MEMORY);
             !losers.is_empty()
         });
-        let (eviction, pair, tie) = self.pairs.iter().find_map(|(pair, known)| {
+        let decidable = self.pairs.iter().filter_map(|(pair, known)| {
             let evidence = [0, 1].map(|end| self.evidence_against(pair, known, end, &health));
             let (least, most) = (evidence[0].min(evidence[1]), evidence[0].max(evidence[1]));
             // Without a difference, the host with the higher number is removed, because it joined later.
@@ -114,15 +115,18 @@ impl Suspicions {
             // The host that would stay may have ended: the other one is the first that says so.
             let is_open = pair.iter().any(|host| health(*host).hearing == Hearing::Remade)
                 || health(pair[1 - at]).alive_at <= known.since;
-            if (is_open || most - least < CLEAR_MARGIN) && now < known.since + patience {
-                return None;
-            }
-            let reason = match most - least {
-                0 => "and nothing says which of them is to blame; it came later".to_owned(),
-                _ => self.reason(pair, known, at, &health),
-            };
-            Some((Eviction { evicted: pair[at], kept: pair[1 - at], reason }, *pair, (most == least).then_some(at)))
-        })?;
+            let must_wait = (is_open || most - least < CLEAR_MARGIN) && now < known.since + patience;
+            (!must_wait).then_some((*pair, at, most, most - least))
+        });
+        // The removal of the host with the most evidence explains the most pairs: it may clear a host that misses many of those
+        // that are to blame. Of equals, the first pair is decided first.
+        let (pair, at, _, difference) = decidable.rev().max_by_key(|(_, _, most, _)| *most)?;
+        let reason = match difference {
+            0 => "and nothing says which of them is to blame; it came later".to_owned(),
+            _ => self.reason(&pair, &self.pairs[&pair], at, &health),
+        };
+        let eviction = Eviction { evicted: pair[at], kept: pair[1 - at], reason };
+        let tie = (difference == 0).then_some(at);
         let pair = self.pairs.remove(&pair)?;
         if let Some(at) = tie {
             let [evicted, kept] = [&pair.names[at], &pair.names[1 - at]];
@@ -200,6 +204,25 @@ mod tests {
         suspicions.report(ill.clone(), well.clone(), now);
         let late = |tid| if tid == Tid::host_number(3) { LinkHealth { hearing: Hearing::Late, ..FINE } } else { FINE };
         assert_eq!(evicted(&mut suspicions, now, late), Some(ill.0));
+    }
+
+    /// Three hosts are cut off. A healthy one misses them all, and each of them misses others, too.
+    #[test]
+    fn the_host_that_explains_the_most_missing_links_goes_first() {
+        let (mut suspicions, now) = (Suspicions::default(), Duration::from_secs(50));
+        let (well, cut) = (host(2), [host(7), host(8), host(9)]);
+        let is_cut = |tid: Tid| cut.iter().any(|(other, _)| *other == tid);
+        for other in &cut {
+            suspicions.report(well.clone(), other.clone(), now);
+        }
+        for number in 3..6 {
+            cut[1..].iter().for_each(|other| suspicions.report(host(number), other.clone(), now));
+        }
+        let health = |tid| LinkHealth { bad_beats: if is_cut(tid) { 3 } else { 0 }, ..FINE };
+        let gone: Vec<Tid> = std::iter::from_fn(|| evicted(&mut suspicions, now, health)).collect();
+        assert_eq!(gone, [cut[1].0, cut[2].0], "{:?}", suspicions.pairs.keys());
+        // What is left is the pair of the healthy host and one that no third host misses.
+        assert_eq!(evicted(&mut suspicions, now + PATIENCE, health), Some(cut[0].0));
     }
 
     /// A host has ended. Another one, whose link to the master was bad for a while, is the first that can prove it.
