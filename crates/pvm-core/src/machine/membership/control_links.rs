@@ -50,7 +50,9 @@ impl Membership {
         match host == core.hosts.master() && core.deputy.is_some() {
             true => lose_master(core, Loss::Proven),
             false => {
-                core.deputy.take_if(|deputy| *deputy == host);
+                // While this master slept, its deputy may have become the master, and have ended then.
+                let may_have_succeeded = core.is_master() && core.now < core.may_be_out_until;
+                core.deputy.take_if(|deputy| *deputy == host && !may_have_succeeded);
                 self.link_lost(core, host, why);
             }
         }

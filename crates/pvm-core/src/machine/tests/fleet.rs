@@ -274,6 +274,11 @@ impl Fleet {
         }
     }
 
+    /// Lets a host learn, before all other news, that another one has provably ended.
+    pub fn prove_end(&mut self, of: Tid, to: Tid) {
+        self.control.entry((of, to)).or_default().push_front(Item::Ended);
+    }
+
     /// Kills the daemon of a host. The others can prove that it has ended.
     pub fn die(&mut self, host: Tid) {
         let peers: Vec<Tid> = self

@@ -93,6 +93,28 @@ fn a_deputy_that_wakes_up_is_no_master_although_the_former_one_has_died() {
     }
 }
 
+/// The deputy has become the master and has ended, or has only ended.
+#[test]
+fn a_master_that_wakes_up_needs_consent_although_its_deputy_has_ended() {
+    for seed in 1..=SEEDS {
+        for (sleep, master) in [(Duration::from_secs(30), 3), (TIMEOUT / 3, 1)] {
+            let mut fleet = Fleet::new(3, seed);
+            let tasks = hosts(&[1, 2, 3]).into_iter().map(|host| (host, fleet.task(host))).collect::<BTreeMap<_, _>>();
+            fleet.freeze(MASTER);
+            fleet.pass(sleep);
+            fleet.die(Fleet::host(2));
+            fleet.pass(Duration::from_secs(1));
+            fleet.prove_end(Fleet::host(2), MASTER);
+            fleet.thaw(MASTER);
+            fleet.pass(2 * TIMEOUT);
+            assert_eq!(fleet.living(), if master == 1 { hosts(&[1, 3]) } else { hosts(&[3]) }, "seed {seed}");
+            let asker = tasks[&Fleet::host(master)];
+            assert_eq!(fleet.ask(asker, put("new", asker, 0)), Some(Reply::Int(0)), "seed {seed}");
+            fleet.check_tables();
+        }
+    }
+}
+
 #[test]
 fn a_master_that_wakes_up_ends() {
     for seed in 1..=SEEDS {
