@@ -75,8 +75,10 @@ impl Deposition {
     /// Returns what the master may do. `may_answer`: whether a host can still be reached.
     pub fn verdict(&self, may_answer: impl Fn(Tid) -> bool) -> Verdict {
         let agrees = |host: Tid| self.agreed.contains(&host);
-        // The deputy itself knows best.
-        let is_agreed = agrees(self.deputy) || self.councils.iter().all(|council| council.has_majority(agrees));
+        // The deputy itself knows best. As long as it may answer, it is asked: one that has not heard of the order takes the end of
+        // a master that it has just heard for the vote of that master.
+        let is_agreed = agrees(self.deputy)
+            || !may_answer(self.deputy) && self.councils.iter().all(|council| council.has_majority(agrees));
         let may_agree = |host: Tid| agrees(host) || may_answer(host);
         let is_possible =
             may_answer(self.deputy) || self.councils.iter().all(|council| council.has_majority(may_agree));
@@ -124,6 +126,7 @@ mod tests {
         assert_eq!(deposition.verdict(|host| host == four), Verdict::Open);
         assert_eq!(deposition.verdict(|_| false), Verdict::Lost);
         deposition.agree(four);
+        assert_eq!(deposition.verdict(|host| host == two), Verdict::Open, "the deputy may not know it");
         assert_eq!(deposition.verdict(|_| false), Verdict::Agreed);
         let mut deposition = begin();
         assert_eq!(deposition.verdict(|host| host == two), Verdict::Open);

@@ -6,9 +6,9 @@
 //! until the deputy has said that it keeps the change ([`Core::hold`]). So nobody ever learns of a change that is lost later.
 //!
 //! If the deputy has ended, the master chooses another. If the deputy is only silent, it may become the master meanwhile. So the
-//! master *deposes* it first: what it does waits until a majority of the [council](super::council) does not support the deputy any
-//! more. The deputy, if it has lost the master, *stands*: it becomes the master as soon as a majority follows it. A proof that the
-//! master has died counts as the vote of the master.
+//! master *deposes* it first: what it does waits until the deputy agrees, or is lost and a majority of the [council](super::council)
+//! does not support it any more. The deputy, if it has lost the master, *stands*: it becomes the master as soon as a majority follows
+//! it. A proof that the master has died counts as the vote of the master, unless the master was silent for long before.
 use super::action::Action;
 use super::core::{Core, SubMachine};
 use super::council::{Council, Deposition, Verdict};
@@ -36,6 +36,9 @@ const MARK_BYTES: usize = 4 << 20;
 /// For which part of the silence limit a deputy waits for votes. The other hosts notice within two beats that they have lost the
 /// master, too.
 const CANDIDACIES_PER_TIMEOUT: u32 = 2;
+/// For which part of the silence limit the master may have been silent before the proof of its end counts as its vote. The master
+/// goes on without a deputy only after a whole limit, or if the deputy agrees.
+const PROOFS_PER_TIMEOUT: u32 = 2;
 
 /// The deputy of this master.
 #[derive(Default)]
@@ -364,7 +367,10 @@ impl Deputies {
     pub fn stand(&mut self, core: &Core, loss: Loss) -> bool {
         let Standby::Keeps(shadow) = std::mem::take(&mut self.standby) else { return false };
         // The master may have gone on without this deputy, which it did not hear, and have died then.
+        let heard = core.links.get(core.hosts.master()).map_or(Time::ZERO, |link| link.last_received);
+        let was_silent = core.now > heard + core.settings.host_timeout / PROOFS_PER_TIMEOUT;
         let loss = match loss {
+            Loss::Proven if was_silent => Loss::Silent("it has ended after a silence".into()),
             Loss::Proven if core.now < core.may_be_out_until => {
                 Loss::Silent("it has ended while this host slept".into())
             }

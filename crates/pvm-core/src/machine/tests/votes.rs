@@ -194,6 +194,41 @@ fn a_master_whose_deputy_is_silent_answers_when_the_council_has_agreed() {
     }
 }
 
+/// The third host agrees at once. But the deputy, which has not heard of it, could take the end of the master for its vote.
+#[test]
+fn a_silent_deputy_is_deposed_only_when_it_is_lost() {
+    for seed in 1..=SEEDS {
+        let mut fleet = Fleet::new(4, seed);
+        let three = fleet.task(Fleet::host(3));
+        fleet.freeze(Fleet::host(2));
+        let wait = fleet.send(three, Request::DeleteHosts(names(&["h1"])));
+        fleet.pass(TIMEOUT * 7 / 10);
+        assert_eq!((fleet.answer(three, wait), fleet.living().len()), (None, 4), "seed {seed}");
+        fleet.pass(TIMEOUT / 2);
+        assert_eq!(fleet.answer(three, wait), Some(Reply::Codes(vec![0])), "seed {seed}");
+        assert_eq!(fleet.living(), hosts(&[2, 3, 4]), "seed {seed}");
+    }
+}
+
+/// Then the master may have gone on without the deputy.
+#[test]
+fn the_end_of_a_master_after_a_silence_is_no_vote() {
+    for seed in 1..=SEEDS {
+        for (silence, stays) in [(TIMEOUT * 3 / 10, true), (TIMEOUT * 7 / 10, false)] {
+            for count in [2, 4] {
+                let mut fleet = Fleet::new(count, seed);
+                fleet.freeze(MASTER);
+                fleet.pass(silence);
+                fleet.die(MASTER);
+                fleet.pass(TIMEOUT);
+                // The third host of four votes.
+                let expected = if stays || count > 2 { (2..=count as u32).collect() } else { vec![] };
+                assert_eq!(fleet.living(), hosts(&expected), "seed {seed}, {count} hosts, {silence:?}");
+            }
+        }
+    }
+}
+
 /// What a master has sent before its deputy gave it up may come late, for example because it waited for messages.
 #[test]
 fn a_deputy_that_stands_does_not_hear_the_master_any_more() {
