@@ -266,10 +266,11 @@ impl Connections {
         self.tasks.remove(&tid)?.connection
     }
 
-    /// Lets a task enroll and sends the frames that have waited for it.
-    pub fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) {
+    /// Lets a task enroll and sends the frames that have waited for it. Returns false if its connection has ended.
+    #[must_use]
+    pub fn welcome(&mut self, connection: Connection, tid: Tid, welcome: Welcome) -> bool {
         let (Some(client), Some(task)) = (self.clients.get_mut(&connection), self.tasks.get_mut(&tid)) else {
-            return;
+            return false;
         };
         client.tid = Some(tid);
         task.connection = Some(connection);
@@ -290,6 +291,7 @@ impl Connections {
         for (frame, descriptors) in waiting {
             self.deliver(tid, frame, descriptors);
         }
+        true
     }
 
     /// Sends a frame to a task, or keeps it until the task has enrolled.
@@ -521,7 +523,8 @@ mod tests {
                 let (own, fabric) = (TraceSettings::default(), Wish::default());
                 let welcome =
                     Welcome { tid, parent: 0, dsig: 0, own, resource_manager: Tid::NONE, fabric, order: Order::Hosts };
-                connections.welcome(number, tid, welcome);
+                assert!(connections.welcome(number, tid, welcome.clone()));
+                assert!(!connections.welcome(number + 9, tid, welcome), "its connection has ended");
                 (number, peer)
             })
             .collect();

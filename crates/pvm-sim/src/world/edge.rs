@@ -252,6 +252,10 @@ impl World {
         self.tasks[task].tid = tid;
         self.nodes[node].tasks.insert(tid, task);
         self.by_tid.insert(tid, task);
+        if self.tasks[task].stage == Stage::Dead {
+            // Its socket may have been closed before the daemon knew whose it was.
+            self.queue.push(self.now, Event::SocketClosed(task));
+        }
         self.send_to_task(task, welcome);
         for frame in self.nodes[node].kept.remove(&tid).unwrap_or_default() {
             self.send_to_task(task, frame);

@@ -92,7 +92,10 @@ impl Daemon {
         // Watching the process needs a descriptor. It is opened before the welcome, so that the daemon needs none
         // afterwards.
         self.watch_peer_process(connection, tid);
-        self.connections.welcome(connection, tid, welcome);
+        if !self.connections.welcome(connection, tid, welcome) {
+            // The task has ended while its welcome waited for the deputy of the master. Nobody knew its tid then.
+            return self.machine.handle_disconnect(tid);
+        }
         self.log_task_event(tid, "has enrolled");
     }
 
