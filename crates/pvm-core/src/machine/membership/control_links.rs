@@ -50,7 +50,9 @@ impl Membership {
         match host == core.hosts.master() && core.deputy.is_some() {
             true => lose_master(core, Loss::Proven),
             false => {
-                core.deputy.take_if(|deputy| *deputy == host);
+                // The deputy of a master that slept may have taken its place before it died: then the council knows.
+                let may_be_out = core.is_master() && core.now < core.may_be_out_until;
+                core.deputy.take_if(|deputy| *deputy == host && !may_be_out);
                 self.link_lost(core, host, why);
             }
         }

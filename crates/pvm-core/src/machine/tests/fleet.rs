@@ -301,6 +301,11 @@ impl Fleet {
         }
     }
 
+    /// Lets a host notice next that the connection to a daemon has broken, which had forgotten it before it died.
+    pub fn break_after_death(&mut self, dead: Tid, host: Tid) {
+        self.control.insert((dead, host), VecDeque::from([Item::Ended]));
+    }
+
     /// Breaks the link between two hosts; both notice.
     pub fn cut(&mut self, one: Tid, other: Tid) {
         if self.links.remove(&pair(one, other)) {

@@ -112,6 +112,31 @@ fn a_master_that_wakes_up_ends() {
     }
 }
 
+/// The deputy has taken the place of a master that slept, with the vote of host 3, and has died.
+#[test]
+fn a_master_that_wakes_up_does_not_go_on_because_its_deputy_has_died() {
+    for seed in 1..=SEEDS {
+        for count in [3, 4] {
+            let mut fleet = Fleet::new(count, seed);
+            let (one, two, three) = (fleet.task(MASTER), Fleet::host(2), fleet.task(Fleet::host(3)));
+            fleet.freeze(MASTER);
+            fleet.pass(TIMEOUT + Duration::from_secs(5));
+            assert!(fleet.machine(two).is_master());
+            assert_eq!(fleet.ask(three, put("kept", three, 0)), Some(Reply::Int(0)));
+            fleet.die(two);
+            fleet.pass(Duration::from_secs(1));
+            // The first that it hears is that host 2 has closed the connection, and is not there any more.
+            fleet.break_after_death(two, MASTER);
+            fleet.thaw(MASTER);
+            let wait = fleet.send(one, put("new", one, 0));
+            fleet.pass(2 * TIMEOUT);
+            assert_eq!(fleet.answer(one, wait), None, "seed {seed}, {count} hosts");
+            let left: Vec<u32> = (3..=count as u32).collect();
+            assert_eq!(fleet.living(), hosts(&left), "seed {seed}, {count} hosts");
+        }
+    }
+}
+
 /// The council of five hosts is 1 (the master), 2 (the deputy) and 3.
 #[test]
 fn the_side_with_the_majority_of_the_council_goes_on() {
