@@ -117,7 +117,7 @@ impl SubMachine for Deputies {
             core.deputy.take_if(|deputy| deputy == host);
             return;
         }
-        // The core has forgotten a deputy that has provably ended.
+        // The core has forgotten a deputy that has provably ended, unless this host slept: that one may have been the master.
         let may_live = core.deputy == Some(*host) && !core.halting;
         match &mut self.deputy {
             Deputy::Starting(deputy) | Deputy::Ready(deputy) if deputy == host => match may_live {

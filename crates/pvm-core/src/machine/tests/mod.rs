@@ -27,6 +27,7 @@ mod succession;
 mod task_ends;
 mod traced_tasks;
 mod votes;
+mod votes_model;
 pub mod world;
 
 // Imports of most tests.
