@@ -124,7 +124,7 @@ impl World {
                 self.plan_take(task);
             }
         }
-        self.checks.order_forgets(tid, host);
+        self.checks.order_forgets_for_good(tid, host);
         self.nodes[node].pacer.host_gone(host);
         self.nodes[node].held.host_gone(host);
         self.send_body_requests(node);

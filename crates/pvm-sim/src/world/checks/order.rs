@@ -2,7 +2,7 @@
 //! between tasks of two hosts is received before it.
 use super::Checks;
 use pvm_core::tid::Tid;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// For each task, the number of its last send that is known.
 type Clock = BTreeMap<Tid, u64>;
@@ -51,6 +51,8 @@ pub struct Order {
     pasts: HashMap<Tid, Past>,
     /// The numbers of the sends to each task that it has not received, by sender.
     outstanding: HashMap<Tid, BTreeMap<Tid, VecDeque<u64>>>,
+    /// Hosts that have forgotten another host for good: its tasks may live, and nothing that they send arrives.
+    forgotten: HashSet<(Tid, Tid)>,
     /// How often the master has moved.
     moves: u64,
     /// What was sent, by the number of the message.
@@ -64,7 +66,7 @@ impl Order {
         let number = *number;
         let past = self.pasts.entry(src).or_default();
         past.local.insert(src, number);
-        for dst in dsts {
+        for dst in dsts.iter().filter(|dst| !self.forgotten.contains(&(dst.host(), src.host()))) {
             self.outstanding.entry(*dst).or_default().entry(src).or_default().push_back(number);
         }
         self.carried.insert(message, Carried { src, number, moves: self.moves, past: past.for_tasks(src, dsts) });
@@ -146,11 +148,17 @@ impl Checks {
         self.take("order", result, &[dst, ended]);
     }
 
-    /// Notes that a host has forgotten another, or waits for its messages no more: they may be lost, or come late.
+    /// Notes that a host waits for the messages of another no more: they may be lost, or come late.
     pub fn order_forgets(&mut self, by: Tid, host: Tid) {
         for (_, senders) in self.order.outstanding.iter_mut().filter(|(dst, _)| dst.host() == by) {
             senders.retain(|src, _| src.host() != host);
         }
+    }
+
+    /// Notes that a host has forgotten another one, which is not in the machine any more.
+    pub fn order_forgets_for_good(&mut self, by: Tid, host: Tid) {
+        self.order_forgets(by, host);
+        self.order.forgotten.insert((by, host));
     }
 
     /// Notes that a host has forgotten a task.
@@ -180,6 +188,17 @@ mod tests {
             assert!(order.received(B, 3).is_err());
             order.received(B, 1).unwrap();
         }
+    }
+
+    #[test]
+    fn what_a_task_of_a_removed_host_sends_is_not_awaited() {
+        let mut order = Order::default();
+        order.sent(A, &[B], 1);
+        order.forgotten.insert((B.host(), A.host()));
+        order.sent(A, &[B], 2);
+        order.received(B, 1).unwrap();
+        let past = order.pasts[&A].clone();
+        order.learn(B, A, &past).unwrap();
     }
 
     #[test]
