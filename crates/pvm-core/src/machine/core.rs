@@ -50,7 +50,7 @@ pub(super) struct Core {
     urgent: VecDeque<Action>,
     released: VecDeque<Action>,
     /// Actions that wait until the deputy keeps everything up to a mark.
-    held: VecDeque<(u64, VecDeque<Action>)>,
+    held: VecDeque<Held>,
     /// Whether this daemon tells nobody anything any more.
     is_silent: bool,
     /// Actions that the daemon has not fetched yet.
@@ -163,12 +163,20 @@ impl Core {
     /// Lets all actions of this step and later ones wait until the deputy keeps everything up to that mark.
     pub fn hold(&mut self, mark: u64) {
         let actions = std::mem::take(&mut self.actions);
-        self.held.push_back((mark, actions));
+        self.held.push_back(Held { mark, actions, acks: Vec::new() });
     }
     /// Lets the actions go on that have waited for marks up to that one.
     pub fn release(&mut self, mark: u64) {
-        while self.held.front().is_some_and(|(held, _)| *held <= mark) {
-            self.released.extend(self.held.pop_front().into_iter().flat_map(|(_, actions)| actions));
+        while self.held.front().is_some_and(|held| held.mark <= mark) {
+            let Some(held) = self.held.pop_front() else { return };
+            self.released.extend(held.actions);
+            held.acks.into_iter().for_each(|(host, ack)| self.acks.resume(host, ack, self.now));
+        }
+    }
+    /// At the end of a step: nobody can acknowledge what waits.
+    pub fn suspend_acks(&mut self) {
+        if let Some(held) = self.held.back_mut() {
+            held.acks.extend(self.acks.suspend(self.now));
         }
     }
     pub fn release_all(&mut self) {
@@ -177,7 +185,7 @@ impl Core {
     /// Drops the frames of a kind that wait, for whatever reason.
     pub fn drop_unsent(&mut self, is_meant: impl Fn(&Frame) -> bool) {
         let stays = |action: &Action| !matches!(action, Action::SendHost { frame, .. } if is_meant(frame));
-        let held = self.held.iter_mut().map(|(_, actions)| actions);
+        let held = self.held.iter_mut().map(|held| &mut held.actions);
         held.chain([&mut self.released, &mut self.actions]).for_each(|actions| actions.retain(stays));
         self.awaited.values_mut().for_each(|awaited| awaited.frames.retain(|frame| !is_meant(frame)));
     }
@@ -206,7 +214,7 @@ impl Core {
             // What keeps links alive decides nothing.
             let (urgent, later) = std::mem::take(&mut self.actions).into_iter().partition::<VecDeque<_>, _>(is_upkeep);
             self.urgent.extend(urgent);
-            self.held.back_mut().expect("not empty").1.extend(later);
+            self.held.back_mut().expect("not empty").actions.extend(later);
         }
         let action = self.urgent.pop_front().or_else(|| self.released.pop_front()).or_else(|| self.actions.pop_front());
         if action.is_none() {
@@ -305,6 +313,13 @@ struct Awaited {
     frames: Vec<Frame>,
     /// The version of the host table before those frames.
     table: u64,
+}
+
+/// Actions that wait until the deputy keeps everything up to a mark, and the acknowledgements of their frames.
+struct Held {
+    mark: u64,
+    actions: VecDeque<Action>,
+    acks: Vec<(Tid, Ack)>,
 }
 
 /// What has changed at a master that has a deputy.

@@ -34,6 +34,16 @@ pub(super) enum Ack {
     Following,
 }
 
+impl Ack {
+    /// Returns whether the frame that leads to it may wait for the deputy.
+    fn may_wait(self) -> bool {
+        !matches!(self, Ack::Backup | Ack::Deposed | Ack::Following)
+    }
+}
+
+/// Since when an acknowledgement is awaited whose frame waits for the deputy.
+const SUSPENDED: Time = Time::MAX;
+
 /// All pending acknowledgements, by host and by age.
 #[derive(Default)]
 pub(super) struct PendingAcks {
@@ -76,15 +86,32 @@ impl PendingAcks {
         pending.into_iter().for_each(|ack| self.received(host, ack));
     }
 
+    /// Stops the timers of what is awaited since `now` and waits for the deputy, and returns it.
+    pub fn suspend(&mut self, now: Time) -> Vec<(Tid, Ack)> {
+        let (first, last) = ((now, Tid(0), Ack::Table(0)), (now, Tid(u32::MAX), Ack::Following));
+        let awaited = self.by_age.range(first..=last).map(|(_, host, ack)| (*host, *ack));
+        let suspended: Vec<(Tid, Ack)> = awaited.filter(|(_, ack)| ack.may_wait()).collect();
+        suspended.iter().for_each(|(host, ack)| self.expect(*host, *ack, SUSPENDED));
+        suspended
+    }
+
+    /// Starts a timer that was stopped, if the acknowledgement is still awaited.
+    pub fn resume(&mut self, host: Tid, ack: Ack, now: Time) {
+        if self.since.get(&(host, ack)) == Some(&SUSPENDED) {
+            self.expect(host, ack, now);
+        }
+    }
+
     /// Restarts all timers, because this daemon was suspended and cannot judge how long the other hosts took.
     pub fn restart_timers(&mut self, now: Time) {
-        let pending: Vec<(Tid, Ack)> = self.since.keys().copied().collect();
+        let runs = |(_, since): &(&(Tid, Ack), &Time)| **since != SUSPENDED;
+        let pending: Vec<(Tid, Ack)> = self.since.iter().filter(runs).map(|(pending, _)| *pending).collect();
         pending.into_iter().for_each(|(host, ack)| self.expect(host, ack, now));
     }
 
-    /// Returns the oldest pending acknowledgement: since when it is awaited, and from which host.
+    /// Returns the oldest pending acknowledgement whose timer runs: since when it is awaited, and from which host.
     pub fn oldest(&self) -> Option<(Time, Tid)> {
-        self.by_age.first().map(|(since, host, _)| (*since, *host))
+        self.by_age.first().map(|(since, host, _)| (*since, *host)).filter(|(since, _)| *since != SUSPENDED)
     }
 }
 
@@ -110,5 +137,25 @@ mod tests {
         assert_eq!(pending.oldest(), Some((at(9), other)));
         pending.forget(other);
         assert!(pending.oldest().is_none() && pending.since.is_empty());
+    }
+
+    #[test]
+    fn a_frame_that_waits_for_the_deputy_need_not_be_acknowledged() {
+        let (one, other, at) = (Tid::host_number(2), Tid::host_number(3), Duration::from_secs);
+        let mut pending = PendingAcks::default();
+        pending.expect(one, Ack::Table(1), at(1));
+        pending.expect(one, Ack::Table(2), at(2));
+        pending.expect(other, Ack::Backup, at(2));
+        assert_eq!(pending.suspend(at(2)), [(one, Ack::Table(2))]);
+        pending.received(one, Ack::Table(1));
+        assert_eq!(pending.oldest(), Some((at(2), other)));
+        pending.received(other, Ack::Backup);
+        pending.restart_timers(at(5));
+        assert_eq!((pending.oldest(), pending.awaits_table(2)), (None, true));
+        pending.resume(one, Ack::Table(2), at(7));
+        pending.resume(one, Ack::Table(3), at(7));
+        assert_eq!(pending.oldest(), Some((at(7), one)));
+        pending.received(one, Ack::Table(2));
+        assert!(pending.oldest().is_none() && pending.since.is_empty() && pending.by_age.is_empty());
     }
 }

@@ -48,6 +48,7 @@ impl Parts {
         }
         let releases = std::mem::take(&mut core.changes.releases);
         self.deputies.tell(core, releases);
+        core.suspend_acks();
     }
 
     /// Tells the deputy nothing any more.
