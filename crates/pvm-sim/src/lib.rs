@@ -82,6 +82,66 @@ mod tests {
     }
 
     #[test]
+    fn what_one_of_thousands_of_seeds_has_found_is_mended() {
+        let scenarios = [
+            // A healthy host misses three of those that are cut off.
+            (
+                901_033,
+                "hosts 41\ntasks 10\ntimeout 5\n0 add h2 h3 h4 h5 h6 h7 h8 h10 h12 h13 h14 h15 h16 h17 h18 h19 h20 h21 \
+                 h23 h24 h25 h26 h27 h29 h30 h31 h32 h33 h34 h35 h37 h38 h39 h40 h41\n0 spawn 10\n\
+                 0.123762051 stop h13 0.394148451\n0.573793801 crash h31\n1.226090133 add h28\n1.779014678 add h36\n\
+                 2.071164283 part h32 h31 1.380409972\n2.143544542 power h31\n2.143544542 add h31\n\
+                 4.136999578 cut 25.794522414 h2 h3 h6 h7 h9 h27 h30 h34 h38\n4.281389 add h9\n4.71273666 add h22\n\
+                 6.876559469 add h11\n8.759349671 quiet",
+            ),
+            // A master wakes up, and its deputy, which was the master meanwhile, has ended.
+            (
+                904_570,
+                "hosts 3\ntasks 7\ntimeout 2\n0 add h2 h3\n0 spawn 7\n0.850001266 killtasks 3\n\
+                 0.949826782 deletemaster\n1.785468313 stop h2 7.57232471\n1.884232914 restore\n\
+                 1.901311161 deletemaster\n1.903496135 drainmaster\n1.9159187 cut 2.505915431 h2\n\
+                 2.694465434 stop h1 0.540761497\n3.014433196 stop h3 0.029032561\n3.11225299 drainmaster\n\
+                 4.755890228 kill h1\n5.371900075 quiet",
+            ),
+            // The next master learns late that it is one.
+            (
+                905_260,
+                "hosts 6\ntasks 16\ntimeout 2\n0 add h3 h5 h6\n0 spawn 16\n0.188681976 sever h3 h5 0.062189055\n\
+                 0.572495513 snap h3 h1 5.551999703\n0.812303489 add h2\n1.151347835 add h4\n\
+                 2.12244084 sever h6 h2 0.060169483\n2.373182672 drainmaster\n2.468907928 snap h5 h1 0.000225645\n\
+                 3.257882306 snap h1 h6 4.703783478\n3.674125618 sever h4 h2 0.010869403\n\
+                 4.561463282 sever h6 h1 0.012527532\n4.707564019 drainmaster\n5.285601632 drainmaster\n\
+                 5.287857142 restore\n5.45836001 drainmaster\n5.459447878 restore\n8.684948703 quiet",
+            ),
+            // A deputy does not hear that it is deposed, and that the master has died.
+            (
+                905_263,
+                "hosts 4\ntasks 1\ntimeout 2\n0 add h2 h3 h4\n0 spawn 1\n0.191128203 deletemaster\n\
+                 0.642658622 slow h3 0.864893669 0.148701631\n1.031138551 killrelay\n1.595833198 delete h3\n\
+                 1.823955681 add h3\n3.502949173 drainmaster\n4.48912054 drainmaster\n4.490247439 restore\n\
+                 4.583778021 cut 3.31231253 h4\n4.728538662 restore\n5.025667266 deletemaster\n5.048113816 kill h2\n\
+                 5.084314865 add h2\n5.511259137 crash h3\n5.979201835 restore\n5.979201835 quiet\n\
+                 7.267700899 power h3\n7.267700899 add h3",
+            ),
+            // A task enrolls at a master that waits for its deputy, and ends.
+            (
+                909_784,
+                "hosts 2\ntasks 3\ntimeout 10\n0 spawn 3\n0.76770898 add h2\n1.312592411 crash h2\n\
+                 2.050241032 killtasks 4\n4.496908334 killtasks 2\n20.245601233 quiet",
+            ),
+            // The deputy is slow for longer than hosts may leave frames unacknowledged.
+            (
+                1_403_108,
+                "hosts 4\ntasks 21\ntimeout 2\n0 add h2 h3 h4\n0 spawn 21\n1.33309867 killrelay\n\
+                 5.270844232 lossy h3 7.932748804 345\n8.873505084 halt",
+            ),
+        ];
+        for (seed, text) in scenarios {
+            assert_eq!(run(seed, &Scenario::parse(text).unwrap()).violation, None, "seed {seed}");
+        }
+    }
+
+    #[test]
     fn of_three_hosts_the_one_that_loses_frames_for_long_is_removed() {
         let scenario = of_three_one_loses_frames("lossy h2 5 426\n12 quiet");
         // With one seed in seven, the master would remove the other one if it did not look at its own links.

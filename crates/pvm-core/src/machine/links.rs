@@ -239,6 +239,12 @@ impl Links {
             }
         }
     }
+    /// Lets a link that is to be opened be waited for from that time on.
+    pub fn wait_from(&mut self, host: Tid, when: Time) {
+        if let Some(Link { state: State::Wanted { since, .. }, .. }) = self.links.get_mut(&host) {
+            *since = when;
+        }
+    }
     /// Removes the earliest deadline if it has passed, and returns its host.
     pub fn take_due(&mut self, now: Time) -> Option<Tid> {
         let (when, host) = self.deadlines.first().copied().filter(|(when, _)| *when <= now)?;

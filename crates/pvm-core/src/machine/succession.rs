@@ -113,6 +113,8 @@ impl Parts {
         if master != core.own_host() {
             if master != former && core.hosts.is_here(master) {
                 self.follow_next(core, master);
+                // The next master may learn that a silence limit later, if its connection to the former one breaks.
+                core.links.wait_from(master, core.now + core.settings.host_timeout);
             }
         } else if let Some(shadow) = self.deputies.take_kept() {
             self.succeed(core, former, *shadow, None);
