@@ -232,17 +232,15 @@ impl Links {
     }
     /// Restarts the timers that limit the silence of other hosts, because this daemon was suspended.
     pub fn restart_timers(&mut self, now: Time) {
-        for link in self.links.values_mut() {
-            link.last_received = now;
-            if let State::Wanted { since, .. } = &mut link.state {
-                *since = now;
-            }
-        }
+        self.links.values_mut().for_each(|link| link.last_received = now);
+        self.wait_from(now);
     }
-    /// Lets a link that is to be opened be waited for from that time on.
-    pub fn wait_from(&mut self, host: Tid, when: Time) {
-        if let Some(Link { state: State::Wanted { since, .. }, .. }) = self.links.get_mut(&host) {
-            *since = when;
+    /// Lets the links that are to be opened be waited for from that time on.
+    pub fn wait_from(&mut self, when: Time) {
+        for link in self.links.values_mut() {
+            if let State::Wanted { since, .. } = &mut link.state {
+                *since = when;
+            }
         }
     }
     /// Removes the earliest deadline if it has passed, and returns its host.

@@ -113,8 +113,9 @@ impl Parts {
         if master != core.own_host() {
             if master != former && core.hosts.is_here(master) {
                 self.follow_next(core, master);
-                // The next master may learn that a silence limit later, if its connection to the former one breaks.
-                core.links.wait_from(master, core.now + core.settings.host_timeout);
+                // The next master, which passes on requests for links, may learn that it is one a silence limit later, if its
+                // connection to the former one breaks.
+                core.links.wait_from(core.now + core.settings.host_timeout);
             }
         } else if let Some(shadow) = self.deputies.take_kept() {
             self.succeed(core, former, *shadow, None);

@@ -13,6 +13,7 @@ use crate::machine::action::Action;
 use crate::machine::core::Core;
 use crate::machine::event::{Event, Loss};
 use crate::machine::links::{Call, CallFailure, Link, LinkBreak, State};
+use crate::machine::pending_acks::TIMEOUTS_MAX;
 use crate::tid::Tid;
 use crate::time::Time;
 use crate::wire::Frame;
@@ -145,13 +146,17 @@ impl Membership {
         let (now, timeout) = (core.now, core.settings.host_timeout);
         let link = core.links.get(host)?;
         let silent_at = link.last_received + timeout;
+        // The other host is to call this one, and the master's request for that may wait behind many other frames. If it calls in
+        // vain, it says so itself.
+        let is_called = core.own_host() > host && host != core.hosts.master();
+        let patience = if is_called { timeout * TIMEOUTS_MAX } else { timeout };
         let lost = match &link.state {
             State::Failed => return None,
             // The daemon still tries to open it, and will report the result.
             State::Wanted { .. } if link.is_optional => return Some(now + timeout),
-            State::Wanted { since, .. } if now >= *since + timeout => "it cannot be reached".to_owned(),
+            State::Wanted { since, .. } if now >= *since + patience => "it cannot be reached".to_owned(),
             // Not later: a daemon that does nothing for long takes itself for suspended.
-            State::Wanted { since, .. } => return Some((*since + timeout).min(now + beat_interval(core))),
+            State::Wanted { since, .. } => return Some((*since + patience).min(now + beat_interval(core))),
             _ if now >= silent_at => format!("silent for {} s", timeout.as_secs_f32()),
             _ => {
                 let beat = send_beat(core, host)?;
