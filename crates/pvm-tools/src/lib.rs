@@ -18,11 +18,13 @@ mod info;
 mod jobs;
 mod json;
 mod list;
+mod look;
 mod machine;
 mod measures;
 mod run;
 mod shape;
 mod signals;
+mod stat;
 mod suggest;
 mod timeline;
 mod trace_text;
@@ -61,6 +63,7 @@ pub fn main() -> ExitCode {
         Some(Command::Info(arguments)) => info::run(arguments),
         Some(Command::Doctor(arguments)) => doctor::run(arguments),
         Some(Command::Why(arguments)) => why::run(arguments),
+        Some(Command::Stat(arguments)) => stat::run(arguments),
         Some(Command::Completions(arguments)) => completions::run(arguments),
         Some(Command::Guard(arguments)) => run::guard::run(arguments),
     }

@@ -110,6 +110,30 @@ pub struct Why {
     pub of: Option<String>,
 }
 
+/// Show how busy the hosts and the tasks are, and what they send
+///
+/// Prints a line for each host, and one for each task: what it does, the processor time and the memory that it has used, the
+/// messages that it has not received, and how much it has sent and received since it began, by which routes. The tasks are not
+/// disturbed. With --watch, the numbers are those of the last interval, for each second.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Stat {
+    /// Print JSON, for programs; with --watch a line each time
+    #[arg(long)]
+    pub json: bool,
+    /// Look again and again, at intervals of so many seconds
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = interval)]
+    pub watch: Option<Duration>,
+}
+
+/// The shortest interval between two looks.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|time| *time >= INTERVAL_MIN).ok_or_else(|| "not a number of seconds of at least 0.1".to_owned())
+}
+
 /// Print versions, places, features, limits, and the settings in force
 ///
 /// Each setting is printed with its source: the environment, or the default. Needs no machine.

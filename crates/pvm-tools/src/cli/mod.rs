@@ -7,7 +7,7 @@ use crate::console;
 use crate::suggest;
 pub use bench::Bench;
 use clap::{CommandFactory, Parser, Subcommand};
-pub use machine::{CompletionShell, Completions, Conf, Doctor, Down, Drain, Info, Jobs, Ps, Up, Why};
+pub use machine::{CompletionShell, Completions, Conf, Doctor, Down, Drain, Info, Jobs, Ps, Stat, Up, Why};
 pub use run::{BindTo, Guard, MapBy, OnFailure, Program, Run, words};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -105,6 +105,7 @@ pub enum Command {
     Ps(Ps),
     Jobs(Jobs),
     Why(Why),
+    Stat(Stat),
     Info(Info),
     Doctor(Doctor),
     Completions(Completions),

@@ -3,20 +3,18 @@
 mod text;
 mod value;
 
-use crate::control::{self, Control};
-use crate::{cli, machine, shape};
+use crate::control::Control;
+use crate::{cli, look, machine, shape};
 use pvm_core::codes::Code;
 use pvm_core::jobs;
-use pvm_core::proto::{Host, Reply, Request, TaskInfo};
+use pvm_core::proto::{Host, TaskInfo};
 use pvm_core::tid::Tid;
-use pvm_core::waiting::{Look, Obstacle, Outlook, Report, TaskReport, report};
+use pvm_core::waiting::{Obstacle, Outlook, Report, TaskReport, report};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long a host may take to answer.
-const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How many looks are taken at most.
@@ -88,11 +86,11 @@ pub fn run(arguments: &cli::Why) -> ExitCode {
 
 /// Finds out who waits for whom. `of`: a task or a job, if only that is to be shown.
 pub fn examine(control: &mut dyn Control, of: Option<&str>) -> Result<Found, Error> {
-    let mut earlier = look(control)?.0;
+    let mut earlier = look::take(control)?.0;
     let mut looks = 1;
     loop {
         control.pause(PAUSE);
-        let (later, hosts) = look(control)?;
+        let (later, hosts) = look::take(control)?;
         looks += 1;
         let pair = [earlier, later];
         let report = report(&pair);
@@ -105,26 +103,6 @@ pub fn examine(control: &mut dyn Control, of: Option<&str>) -> Result<Found, Err
         }
         [_, earlier] = pair;
     }
-}
-
-/// Looks at all hosts.
-fn look(control: &mut dyn Control) -> Result<(Look, Vec<Host>), Code> {
-    let (hosts, _) = control::hosts(control)?;
-    let questions = hosts.iter().map(|host| Request::Look(host.tid)).chain([Request::GroupPlaces]);
-    let mut answers = control.ask_all(questions.collect(), ANSWER_WAIT);
-    let mut look = Look::default();
-    match answers.pop() {
-        Some(Some(Ok(Reply::GroupPlaces(groups)))) => look.groups = groups,
-        // Without the groups, nobody who waits for members is said to be stuck.
-        _ => look.groups = Vec::new(),
-    }
-    for (host, answer) in hosts.iter().zip(answers) {
-        match answer {
-            Some(Ok(Reply::Look(seen))) => drop(look.hosts.insert(host.tid, seen)),
-            _ => drop(look.silent.insert(host.tid)),
-        }
-    }
-    Ok((look, hosts))
 }
 
 /// Returns the tasks of a job, or a task and those for which it waits.

@@ -1,7 +1,8 @@
 //! Reports of small machines, as text.
 use super::*;
+use crate::control;
 use pvm_core::host_look::{Activity, HostLook, Presence, ProcessLook, TaskLook, Traffic};
-use pvm_core::proto::{Office, TaskKind};
+use pvm_core::proto::{Office, Reply, Request, TaskKind};
 use pvm_core::state_line::{Call, StateLine, Wait, Wanted};
 use serde_bytes::ByteBuf;
 
@@ -18,7 +19,13 @@ fn task(local: u32, call: Option<Call>) -> TaskLook {
         line: Some(StateLine { wait, ..StateLine::default() }),
         is_asleep: wait.is_some(),
         traffic: Traffic::default(),
-        process: Some(ProcessLook { activity: Activity::Sleeps, threads: 1, ticks: 1, memory_bytes: 0, catches_timers: false }),
+        process: Some(ProcessLook {
+            activity: Activity::Sleeps,
+            threads: 1,
+            ticks: 1,
+            memory_bytes: 0,
+            catches_timers: false,
+        }),
     }
 }
 

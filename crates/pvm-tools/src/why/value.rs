@@ -1,9 +1,10 @@
 //! The report as JSON.
 use super::Found;
+use crate::look::state_name;
 use crate::{json, shape};
 use pvm_core::state_line::{Call, Label, Wait, Wanted};
 use pvm_core::tid::Tid;
-use pvm_core::waiting::{Obstacle, Outlook, Peer, State, TaskReport};
+use pvm_core::waiting::{Obstacle, Outlook, Peer, TaskReport};
 use serde_json::{Value, json};
 
 impl Found {
@@ -35,7 +36,7 @@ impl Found {
             "tid": task.info.tid.to_string(),
             "host": shape::host_name(&self.hosts, task.info.host),
             "command": String::from_utf8_lossy(&task.info.name),
-            "state": state(&task.state),
+            "state": state_name(&task.state),
             "unread": task.unread,
             "deadlock": matches!(task.outlook, Outlook::Stuck { .. }),
         });
@@ -45,16 +46,6 @@ impl Found {
             value["because"] = task.obstacles.iter().map(obstacle).collect();
         }
         value
-    }
-}
-
-fn state(state: &State) -> &'static str {
-    match state {
-        State::Computes => "computes",
-        State::Stopped => "stopped",
-        State::Starts => "starts",
-        State::HasLeft => "left",
-        State::MayGoOn(..) | State::Waits(_) => "waits",
     }
 }
 
@@ -110,6 +101,6 @@ fn peer(doing: &Peer) -> &'static str {
         Peer::Itself => "itself",
         Peer::Gone => "ended",
         Peer::Hidden => "unknown",
-        Peer::Is(other) => state(other),
+        Peer::Is(other) => state_name(other),
     }
 }

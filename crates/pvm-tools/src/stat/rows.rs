@@ -1,0 +1,142 @@
+//! The numbers of hosts and tasks, out of one look or two.
+use super::rate;
+use crate::look::state_name;
+use crate::shape;
+use pvm_core::host_look::{Count, HostLoad, TaskLook, Traffic};
+use pvm_core::proto::{Host, TaskInfo};
+use pvm_core::tid::Tid;
+use pvm_core::waiting::{Look, report};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The ticks of the processor time that the system shows, in a second. Programs see 100 on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// All numbers.
+pub struct Stat {
+    pub hosts: Vec<HostRow>,
+    pub tasks: Vec<TaskRow>,
+    /// The names of the hosts that have not answered.
+    pub silent: Vec<String>,
+    /// Over which time rates are taken, if there was a look before.
+    pub interval: Option<Duration>,
+}
+
+/// The numbers of a host.
+pub struct HostRow {
+    pub name: String,
+    pub load: HostLoad,
+    pub tasks: usize,
+    pub waiting: usize,
+}
+
+/// The numbers of a task.
+pub struct TaskRow {
+    pub info: TaskInfo,
+    pub host: String,
+    pub state: &'static str,
+    /// `None` if its daemon cannot see the process.
+    pub process: Option<Process>,
+    pub unread: u32,
+    pub traffic: Traffic,
+    /// `None` if it was not there at the look before.
+    pub rates: Option<Rates>,
+}
+
+/// What the process of a task uses: seconds of processor time, and bytes of memory.
+pub struct Process {
+    pub cpu_seconds: f64,
+    pub memory_bytes: u64,
+}
+
+/// What a task has done since the look before, for each second: the part of a processor that it has used, the part of the time for
+/// which it has slept in calls, messages, bytes.
+pub struct Rates {
+    pub cpu: f64,
+    pub waiting: f64,
+    pub sent: [f64; 2],
+    pub received: [f64; 2],
+}
+
+impl Stat {
+    /// Makes the numbers out of a look, and one before, if there is one, with the time between both.
+    pub fn new(look: &Look, hosts: &[Host], before: Option<(&Look, Duration)>) -> Stat {
+        let earlier: BTreeMap<Tid, (&TaskLook, u64)> = before.iter().flat_map(|(look, _)| tasks_of(look)).collect();
+        let interval = before.map(|(_, interval)| interval);
+        let reports = report(std::slice::from_ref(look)).tasks;
+        let states: BTreeMap<Tid, &'static str> =
+            reports.iter().map(|task| (task.info.tid, state_name(&task.state))).collect();
+        let row = |(tid, (task, now_ns)): (Tid, (&TaskLook, u64))| {
+            let rates = earlier.get(&tid).zip(interval);
+            Some(TaskRow {
+                info: task.info.clone(),
+                host: shape::host_name(hosts, task.info.host),
+                // Only programs have one.
+                state: states.get(&tid)?,
+                process: task.process.map(|process| Process {
+                    cpu_seconds: process.ticks as f64 / TICKS_PER_SECOND,
+                    memory_bytes: process.memory_bytes,
+                }),
+                unread: task.line.as_ref().map_or(0, |line| line.unread),
+                traffic: task.traffic,
+                rates: rates.map(|(earlier, interval)| Rates::new((task, now_ns), *earlier, interval)),
+            })
+        };
+        let tasks: Vec<TaskRow> = tasks_of(look).collect::<BTreeMap<_, _>>().into_iter().filter_map(row).collect();
+        let host_row = |(tid, host): (&Tid, &pvm_core::host_look::HostLook)| {
+            let own = || tasks.iter().filter(|task| task.info.host == *tid);
+            HostRow {
+                name: shape::host_name(hosts, *tid),
+                load: host.load,
+                tasks: own().count(),
+                waiting: own().filter(|task| task.state == "waits").count(),
+            }
+        };
+        Stat {
+            hosts: look.hosts.iter().map(host_row).collect(),
+            silent: look.silent.iter().map(|host| shape::host_name(hosts, *host)).collect(),
+            tasks,
+            interval,
+        }
+    }
+
+    /// Returns how much all tasks have sent by each route.
+    pub fn sent_by_route(&self) -> Vec<Count> {
+        let routes = Traffic::default().sent.len();
+        let sent = |route: usize| {
+            let counts: Vec<Count> = self.tasks.iter().map(|task| task.traffic.sent[route]).collect();
+            Count::sum(&counts)
+        };
+        (0..routes).map(sent).collect()
+    }
+}
+
+/// Returns the tasks of a look, each with the clock of its host.
+fn tasks_of(look: &Look) -> impl Iterator<Item = (Tid, (&TaskLook, u64))> {
+    look.hosts.values().flat_map(|host| host.tasks.iter().map(|task| (task.info.tid, (task, host.now_ns))))
+}
+
+/// Returns for how long a task has slept in calls, in nanoseconds.
+fn waited_ns((task, now_ns): (&TaskLook, u64)) -> u64 {
+    let Some(line) = &task.line else { return 0 };
+    let present = line.wait.filter(|_| task.is_asleep).map_or(0, |wait| now_ns.saturating_sub(wait.since_ns));
+    line.waited_ns.saturating_add(present)
+}
+
+impl Rates {
+    fn new(now: (&TaskLook, u64), before: (&TaskLook, u64), interval: Duration) -> Rates {
+        let ticks = |(task, _): (&TaskLook, u64)| task.process.map_or(0, |process| process.ticks);
+        let waited = rate(waited_ns(now), waited_ns(before), interval);
+        let counts = |way: fn(&Traffic) -> &[Count]| {
+            let [now, before] = [now, before].map(|(task, _)| Count::sum(way(&task.traffic)));
+            [rate(now.messages, before.messages, interval), rate(now.bytes, before.bytes, interval)]
+        };
+        Rates {
+            cpu: rate(ticks(now), ticks(before), interval) / TICKS_PER_SECOND,
+            // Both looks and their answers take some time.
+            waiting: (waited / 1e9).min(1.0),
+            sent: counts(|traffic| &traffic.sent),
+            received: counts(|traffic| &traffic.received),
+        }
+    }
+}

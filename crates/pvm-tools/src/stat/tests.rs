@@ -1,0 +1,111 @@
+//! The numbers of a small machine.
+use super::rows::Stat;
+use super::*;
+use pvm_core::host_look::{Activity, Count, HostLoad, HostLook, Presence, ProcessLook, TaskLook, Traffic};
+use pvm_core::proto::{Host, Office, TaskInfo, TaskKind};
+use pvm_core::state_line::{Call, StateLine, Wait};
+use pvm_core::tid::Tid;
+use serde_bytes::ByteBuf;
+
+const HOST: Tid = Tid(0x40000);
+
+fn task(local: u32, messages: u64, ticks: u64, wait: Option<u64>) -> TaskLook {
+    let wait = wait.map(|since_ns| Wait { call: Call::Matching, is_timed: false, since_ns });
+    let tid = Tid(HOST.0 | local);
+    let mut traffic = Traffic::default();
+    traffic.sent[0] = Count { messages, bytes: messages * 1000 };
+    traffic.received[2] = Count { messages: 1, bytes: 8 };
+    TaskLook {
+        info: TaskInfo {
+            tid,
+            parent: 0,
+            host: HOST,
+            flags: 6,
+            name: ByteBuf::from(b"/bin/p".to_vec()),
+            pid: 1,
+            output: (0, 1, 1),
+        },
+        kind: TaskKind::Program,
+        presence: Presence::Enrolled,
+        line: Some(StateLine { wait, unread: 4, ..StateLine::default() }),
+        is_asleep: wait.is_some(),
+        traffic,
+        process: Some(ProcessLook {
+            activity: Activity::Sleeps,
+            threads: 1,
+            ticks,
+            memory_bytes: 5_000_000,
+            catches_timers: false,
+        }),
+    }
+}
+
+fn look(now_ns: u64, tasks: Vec<TaskLook>) -> Look {
+    let load = HostLoad {
+        cores: 2,
+        running_hundredths: 59,
+        memory_bytes: 24_000_000_000,
+        memory_available_bytes: 5_000_000_000,
+    };
+    let mut look = Look::default();
+    look.hosts.insert(HOST, HostLook { now_ns, load, tasks, ..HostLook::default() });
+    look.silent.insert(Tid(0x80000));
+    look
+}
+
+fn hosts() -> Vec<Host> {
+    let host = |number: u32, name: &str| Host {
+        tid: Tid::host_number(number),
+        name: name.into(),
+        arch: "LINUX64".into(),
+        speed: 1000,
+        dsig: 0,
+        is_draining: false,
+        office: Office::None,
+    };
+    vec![host(1, "alfa"), host(2, "bravo")]
+}
+
+#[test]
+fn one_look_shows_totals() {
+    let look = look(5_000_000_000, vec![task(2, 7000, 150, None), task(3, 0, 0, Some(1_000_000_000))]);
+    let stat = Stat::new(&look, &hosts(), None);
+    let expected = "\
+HOST              LOAD CORES    MEMORY      FREE  TASKS WAITING
+alfa              0.59     2       24G      5.0G      2       1
+bravo does not answer
+
+TASK      PROGRAM         STATE       CPU MEMORY    SENT  BYTES    RECV  BYTES
+t40002    p               computes   1.50   5.0M    7.0k   7.0M       1      8
+t40003    p               waits      0.00   5.0M       0      0       1      8
+
+sent by route: memory 7.0k messages, 7.0M bytes
+";
+    assert_eq!(stat.text(), expected);
+    assert!(stat.text().lines().all(|line| line.len() <= 80));
+    let value = stat.value();
+    assert_eq!(value["tasks"][0]["sent"]["routes"]["memory"]["bytes"], 7_000_000);
+    assert_eq!(value["tasks"][0]["received"]["routes"]["direct"]["messages"], 1);
+    assert_eq!((&value["tasks"][1]["unread"], &value["silent_hosts"][0]), (&4.into(), &"bravo".into()));
+    assert!(value["seconds"].is_null() && value["tasks"][0].get("per_second").is_none());
+}
+
+#[test]
+fn two_looks_show_rates() {
+    let before = look(5_000_000_000, vec![task(2, 100, 100, None), task(3, 5, 0, Some(1_000_000_000))]);
+    let after =
+        look(7_000_000_000, vec![task(2, 4100, 200, None), task(3, 5, 0, Some(1_000_000_000)), task(4, 9, 9, None)]);
+    let stat = Stat::new(&after, &hosts(), Some((&before, Duration::from_secs(2))));
+    let text = stat.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[4], "TASK      PROGRAM         STATE      %CPU  %WAIT  SENT/s BYTES/s  RECV/s BYTES/s");
+    assert_eq!(lines[5], "t40002    p               computes     50      0    2.0k   2.0M       0      0");
+    assert_eq!(lines[6], "t40003    p               waits         0    100       0      0       0      0");
+    assert_eq!(lines[7], "t40004    p               computes      -      -       -      -       -      -");
+    assert_eq!(stat.value()["tasks"][0]["per_second"]["sent"]["messages"], 2000.0);
+}
+
+#[test]
+fn without_tasks_the_text_says_what_to_do() {
+    assert!(Stat::new(&look(1, Vec::new()), &hosts(), None).text().contains("no tasks (pvm run starts a program)\n"));
+}

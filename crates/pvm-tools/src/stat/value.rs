@@ -1,0 +1,60 @@
+//! The numbers as JSON.
+use super::rows::{HostRow, Stat, TaskRow};
+use pvm_core::host_look::{Count, ROUTE_NAMES};
+use serde_json::{Map, Value, json};
+
+impl Stat {
+    /// Returns the numbers as JSON.
+    pub fn value(&self) -> Value {
+        json!({
+            "seconds": self.interval.map(|interval| interval.as_secs_f64()),
+            "hosts": self.hosts.iter().map(host).collect::<Vec<_>>(),
+            "silent_hosts": self.silent,
+            "tasks": self.tasks.iter().map(task).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn host(host: &HostRow) -> Value {
+    json!({
+        "name": host.name,
+        "cores": host.load.cores,
+        "load": f64::from(host.load.running_hundredths) / 100.0,
+        "memory_bytes": host.load.memory_bytes,
+        "memory_available_bytes": host.load.memory_available_bytes,
+        "tasks": host.tasks,
+        "waiting": host.waiting,
+    })
+}
+
+fn task(task: &TaskRow) -> Value {
+    let process = task.process.as_ref();
+    let mut value = json!({
+        "tid": task.info.tid.to_string(),
+        "host": task.host,
+        "command": String::from_utf8_lossy(&task.info.name),
+        "state": task.state,
+        "cpu_seconds": process.map(|process| process.cpu_seconds),
+        "memory_bytes": process.map(|process| process.memory_bytes),
+        "unread": task.unread,
+        "sent": counts(&task.traffic.sent),
+        "received": counts(&task.traffic.received),
+    });
+    if let Some(rates) = &task.rates {
+        let pair = |[messages, bytes]: [f64; 2]| json!({ "messages": messages, "bytes": bytes });
+        value["per_second"] = json!({
+            "cpu": rates.cpu, "waiting": rates.waiting, "sent": pair(rates.sent), "received": pair(rates.received),
+        });
+    }
+    value
+}
+
+/// Returns the counts by route, and their sum.
+fn counts(counts: &[Count]) -> Value {
+    let value = |count: &Count| json!({ "messages": count.messages, "bytes": count.bytes });
+    let routes = ROUTE_NAMES.iter().zip(counts).map(|(name, count)| ((*name).to_owned(), value(count)));
+    let routes: Map<String, Value> = routes.collect();
+    let mut sum = value(&Count::sum(counts));
+    sum["routes"] = Value::Object(routes);
+    sum
+}
