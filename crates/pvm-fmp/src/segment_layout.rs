@@ -3,8 +3,8 @@
 use crate::multicasts::Multicasts;
 use crate::parker::Parker;
 use crate::state_line::StateWords;
-use crate::traffic::TrafficWords;
 use crate::sync::{AtomicU32, AtomicU64};
+use crate::traffic::TrafficWords;
 
 /// The first word of a segment: the bytes of "hpvmseg7", which stand for this layout of segments and queues.
 pub const MAGIC: u64 = u64::from_be_bytes(*b"hpvmseg7");

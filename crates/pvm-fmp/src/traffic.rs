@@ -2,9 +2,8 @@
 //! its daemon reads them at any time, without the task's help.
 //!
 //! Only the owner writes, with plain stores to cache lines that nobody else touches.
-use crate::heap::SharedHeap;
+use crate::slots::is_daemon;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
-use crate::{Arrival, Meta, Sink, is_daemon};
 use std::ptr::NonNull;
 
 /// How a message travels.
@@ -56,8 +55,9 @@ const _: () = assert!(size_of::<TrafficWords>() == TRAFFIC_WORDS * 8);
 pub struct Traffic(NonNull<TrafficWords>);
 
 impl Traffic {
-    pub(crate) fn own(heap: &SharedHeap) -> Traffic {
-        Traffic(NonNull::from(&heap.borrow().source().mapping.header().traffic.0))
+    /// Returns the counts in the owner's own segment.
+    pub(crate) fn of(words: &TrafficWords) -> Traffic {
+        Traffic(NonNull::from(words))
     }
 
     /// Returns the counts for a part of the endpoint, which lives no longer.
@@ -89,49 +89,6 @@ impl Traffic {
 #[inline(always)]
 pub(crate) fn route_by(peer: u32) -> Route {
     if is_daemon(peer) { Route::Daemon } else { Route::Memory }
-}
-
-/// A sink that counts what it passes on.
-pub(crate) struct Counting<'a, S: ?Sized> {
-    pub sink: &'a mut S,
-    pub traffic: Traffic,
-}
-
-impl<S: Sink> Sink for Counting<'_, S> {
-    #[inline(always)]
-    fn arrived(&mut self, from: u32, meta: Meta, body: Arrival<'_>) {
-        let (bytes, outcome) = (body.len(), body.outcome());
-        self.sink.arrived(from, meta, body);
-        // A body that was not taken arrives again.
-        if outcome.is_none_or(|outcome| outcome.get() == crate::arrival::Outcome::Taken) {
-            self.traffic.received(route_by(from), bytes);
-        }
-    }
-
-    #[inline(always)]
-    fn gap(&mut self, host: u32, count: u32) {
-        self.sink.gap(host, count);
-    }
-
-    #[inline(always)]
-    fn no_more(&mut self, host: u32) -> bool {
-        self.sink.no_more(host)
-    }
-
-    #[inline(always)]
-    fn picks(&self, from: u32, meta: &Meta) -> bool {
-        self.sink.picks(from, meta)
-    }
-
-    #[inline(always)]
-    fn satisfied(&self) -> bool {
-        self.sink.satisfied()
-    }
-
-    #[inline(always)]
-    fn wants(&self, from: u32) -> bool {
-        self.sink.wants(from)
-    }
 }
 
 #[cfg(test)]

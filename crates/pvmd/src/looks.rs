@@ -122,7 +122,9 @@ mod tests {
     fn the_state_the_times_and_the_threads_of_a_process_are_read() {
         let own = process_look(std::process::id() as i32).unwrap();
         // The first thread of a test program sleeps.
-        assert!(own.threads >= 1 && own.memory_bytes > 1 << 16 && matches!(own.activity, Activity::Runs | Activity::Sleeps));
+        assert!(
+            own.threads >= 1 && own.memory_bytes > 1 << 16 && matches!(own.activity, Activity::Runs | Activity::Sleeps)
+        );
         let text = "7 (a ) R (b) S 1 7 7 0 -1 4194304 90 0 0 0 12 30 0 0 20 0 3 0 55 1 2 3";
         let look = ProcessLook {
             activity: Activity::Sleeps,

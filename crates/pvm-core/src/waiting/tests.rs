@@ -30,7 +30,13 @@ fn task(tid: Tid, parent: Tid, call: Option<Call>) -> TaskLook {
         line: Some(StateLine { wait, epoch: (5, 5), ..StateLine::default() }),
         is_asleep: wait.is_some(),
         traffic: Traffic::default(),
-        process: Some(ProcessLook { activity: Activity::Sleeps, threads: 1, ticks: 100, memory_bytes: 0, catches_timers: false }),
+        process: Some(ProcessLook {
+            activity: Activity::Sleeps,
+            threads: 1,
+            ticks: 100,
+            memory_bytes: 0,
+            catches_timers: false,
+        }),
     }
 }
 

@@ -22,6 +22,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 mod borrowed;
+mod counting;
 mod dead_queue;
 mod frame_order;
 mod gaps;
@@ -220,11 +221,12 @@ impl Endpoint {
         header.parker.0.choose(barriers);
         header.nonce.store(*nonce, Ordering::Relaxed);
         header.nonce_address.store(&raw const *nonce as u64, Ordering::Relaxed);
+        let traffic = Traffic::of(&header.traffic.0);
         let heap = Rc::new(RefCell::new(Heap::new(segment)));
         Ok(Endpoint {
             tid: 0,
             ports: None,
-            traffic: Traffic::own(&heap),
+            traffic,
             heap,
             clock: Clock::default(),
             bell: bell.into(),

@@ -72,7 +72,8 @@ impl Endpoint {
             Some(peer) => ring(peer, self.barriers),
             None => Sent::Done,
         };
-        let sent = queued.into_iter().zip(to).map(|(queued, (to, _))| self.counted(*to, body.len(), queued.map(finish)));
+        let sent =
+            queued.into_iter().zip(to).map(|(queued, (to, _))| self.counted(*to, body.len(), queued.map(finish)));
         sent.collect()
     }
 

@@ -1,6 +1,7 @@
 //! Receiving: reads the queues and hands arriving messages to the sink.
 
 use super::borrowed;
+use super::counting::Counting;
 use super::dead_queue::DeadQueue;
 use super::gaps;
 use super::in_progress::receive_pipelined;
@@ -19,7 +20,6 @@ use crate::remote::Remote;
 use crate::rendezvous::{self, ReceiverAnswer, SenderState};
 use crate::segment_layout::PeerRecord;
 use crate::sync::{Ordering, ReadOnlyLoad};
-use crate::traffic::Counting;
 use crate::{BODY_BYTES_MAX, INLINE_BYTES_MAX, Posted};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -5,13 +5,15 @@ mod text;
 mod value;
 
 use crate::control::Control;
-use crate::{cli, look, machine};
+use crate::{cli, json, look, machine};
 use pvm_core::codes::Code;
 use pvm_core::waiting::Look;
 use rows::Stat;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use text::text;
+use value::value;
 
 /// Lets a terminal show the next text in place of the last one.
 const CLEAR: &str = "\x1b[H\x1b[J";
@@ -28,10 +30,10 @@ pub fn run(arguments: &cli::Stat) -> ExitCode {
     let own = session.tid();
     let shown = |stat: &Stat| -> String {
         match (arguments.json, arguments.watch) {
-            (true, None) => crate::json::text(&stat.value()),
-            (true, Some(_)) => format!("{}\n", stat.value()),
-            (false, Some(_)) if std::io::stdout().is_terminal() => format!("{CLEAR}{}", stat.text()),
-            (false, _) => stat.text(),
+            (true, None) => json::text(&value(stat)),
+            (true, Some(_)) => format!("{}\n", value(stat)),
+            (false, Some(_)) if std::io::stdout().is_terminal() => format!("{CLEAR}{}", text(stat)),
+            (false, _) => text(stat),
         }
     };
     let mut watch = Watch::default();

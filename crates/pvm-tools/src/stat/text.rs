@@ -6,60 +6,58 @@ use std::fmt::Write as _;
 /// The most characters of a host's or a program's name that are shown.
 const NAME_LEN: usize = 15;
 
-impl Stat {
-    /// Returns the numbers as lines of at most 80 characters.
-    pub fn text(&self) -> String {
-        let mut text = format!(
-            "{:<NAME_LEN$} {:>6} {:>5} {:>9} {:>9} {:>6} {:>7}\n",
-            "HOST", "LOAD", "CORES", "MEMORY", "FREE", "TASKS", "WAITING"
-        );
-        self.hosts.iter().for_each(|host| text.push_str(&host_line(host)));
-        for name in &self.silent {
-            let _ = writeln!(text, "{} does not answer", short(name));
-        }
-        let unit = if self.interval.is_some() {
-            ["%CPU", "%WAIT", "SENT/s", "BYTES/s", "RECV/s", "BYTES/s"]
-        } else {
-            ["CPU", "MEMORY", "SENT", "BYTES", "RECV", "BYTES"]
-        };
-        let [cpu, wait, sent, sent_bytes, received, received_bytes] = unit;
-        let _ = writeln!(
-            text,
-            "\n{:<9} {:<NAME_LEN$} {:<8} {cpu:>6} {wait:>6} {sent:>7} {sent_bytes:>6} {received:>7} {received_bytes:>6}",
-            "TASK", "PROGRAM", "STATE"
-        );
-        self.tasks.iter().for_each(|task| text.push_str(&self.task_line(task)));
-        if self.tasks.is_empty() {
-            text.push_str("no tasks (pvm run starts a program)\n");
-        }
-        let sent = self.sent_by_route();
-        let by_route = ROUTE_NAMES.iter().zip(&sent).filter(|(_, count)| count.messages > 0);
-        let by_route: Vec<String> = by_route
-            .map(|(name, count)| {
-                format!("{name} {} messages, {} bytes", number(count.messages as f64), number(count.bytes as f64))
-            })
-            .collect();
-        if !by_route.is_empty() {
-            let _ = writeln!(text, "\nsent by route: {}", by_route.join("; "));
-        }
-        text
+/// Returns the numbers as lines of at most 80 characters.
+pub fn text(stat: &Stat) -> String {
+    let mut text = format!(
+        "{:<NAME_LEN$} {:>6} {:>5} {:>9} {:>9} {:>6} {:>7}\n",
+        "HOST", "LOAD", "CORES", "MEMORY", "FREE", "TASKS", "WAITING"
+    );
+    stat.hosts.iter().for_each(|host| text.push_str(&host_line(host)));
+    for name in &stat.silent {
+        let _ = writeln!(text, "{} does not answer", short(name));
     }
+    let unit = if stat.interval.is_some() {
+        ["%CPU", "%WAIT", "SENT/s", "BYTES/s", "RECV/s", "BYTES/s"]
+    } else {
+        ["CPU", "MEMORY", "SENT", "BYTES", "RECV", "BYTES"]
+    };
+    let [cpu, wait, sent, sent_bytes, received, received_bytes] = unit;
+    let _ = writeln!(
+        text,
+        "\n{:<9} {:<NAME_LEN$} {:<8} {cpu:>6} {wait:>6} {sent:>7} {sent_bytes:>6} {received:>7} {received_bytes:>6}",
+        "TASK", "PROGRAM", "STATE"
+    );
+    stat.tasks.iter().for_each(|task| text.push_str(&task_line(stat, task)));
+    if stat.tasks.is_empty() {
+        text.push_str("no tasks (pvm run starts a program)\n");
+    }
+    let sent = stat.sent_by_route();
+    let by_route = ROUTE_NAMES.iter().zip(&sent).filter(|(_, count)| count.messages > 0);
+    let by_route: Vec<String> = by_route
+        .map(|(name, count)| {
+            format!("{name} {} messages, {} bytes", number(count.messages as f64), number(count.bytes as f64))
+        })
+        .collect();
+    if !by_route.is_empty() {
+        let _ = writeln!(text, "\nsent by route: {}", by_route.join("; "));
+    }
+    text
+}
 
-    fn task_line(&self, task: &TaskRow) -> String {
-        let numbers = match (self.interval, &task.rates) {
-            (Some(_), Some(rates)) => of_rates(rates),
-            (Some(_), None) => std::array::from_fn(|_| "-".to_owned()),
-            (None, _) => totals(task),
-        };
-        let [cpu, wait, sent, sent_bytes, received, received_bytes] = numbers;
-        let name = String::from_utf8_lossy(&task.info.name);
-        let program = short(name.rsplit('/').next().unwrap_or_default());
-        format!(
-            "{:<9} {program:<NAME_LEN$} {:<8} {cpu:>6} {wait:>6} {sent:>7} {sent_bytes:>6} {received:>7} {received_bytes:>6}\n",
-            task.info.tid.to_string(),
-            task.state
-        )
-    }
+fn task_line(stat: &Stat, task: &TaskRow) -> String {
+    let numbers = match (stat.interval, &task.rates) {
+        (Some(_), Some(rates)) => of_rates(rates),
+        (Some(_), None) => std::array::from_fn(|_| "-".to_owned()),
+        (None, _) => totals(task),
+    };
+    let [cpu, wait, sent, sent_bytes, received, received_bytes] = numbers;
+    let name = String::from_utf8_lossy(&task.info.name);
+    let program = short(name.rsplit('/').next().unwrap_or_default());
+    format!(
+        "{:<9} {program:<NAME_LEN$} {:<8} {cpu:>6} {wait:>6} {sent:>7} {sent_bytes:>6} {received:>7} {received_bytes:>6}\n",
+        task.info.tid.to_string(),
+        task.state
+    )
 }
 
 fn host_line(host: &HostRow) -> String {

@@ -3,16 +3,14 @@ use super::rows::{HostRow, Stat, TaskRow};
 use pvm_core::host_look::{Count, ROUTE_NAMES};
 use serde_json::{Map, Value, json};
 
-impl Stat {
-    /// Returns the numbers as JSON.
-    pub fn value(&self) -> Value {
-        json!({
-            "seconds": self.interval.map(|interval| interval.as_secs_f64()),
-            "hosts": self.hosts.iter().map(host).collect::<Vec<_>>(),
-            "silent_hosts": self.silent,
-            "tasks": self.tasks.iter().map(task).collect::<Vec<_>>(),
-        })
-    }
+/// Returns the numbers as JSON.
+pub fn value(stat: &Stat) -> Value {
+    json!({
+        "seconds": stat.interval.map(|interval| interval.as_secs_f64()),
+        "hosts": stat.hosts.iter().map(host).collect::<Vec<_>>(),
+        "silent_hosts": stat.silent,
+        "tasks": stat.tasks.iter().map(task).collect::<Vec<_>>(),
+    })
 }
 
 fn host(host: &HostRow) -> Value {
