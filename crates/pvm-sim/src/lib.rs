@@ -129,6 +129,26 @@ mod tests {
                 "hosts 2\ntasks 3\ntimeout 10\n0 spawn 3\n0.76770898 add h2\n1.312592411 crash h2\n\
                  2.050241032 killtasks 4\n4.496908334 killtasks 2\n20.245601233 quiet",
             ),
+            // A former master wakes up, and has not started a host yet.
+            (
+                1_600_123,
+                "hosts 55\ntasks 1\ntimeout 10\n0 add h3 h4 h5 h6 h7 h8 h10 h11 h12 h13 h14 h15 h16 h18 h19 h20 \
+                 h21 h23 h24 h25 h26 h27 h28 h30 h31 h32 h33 h34 h35 h36 h37 h38 h39 h40 h42 h43 h44 h45 h47 h48 \
+                 h49 h51 h52 h53 h54 h55\n0 spawn 1\n1.922557769 sever h29 h8 12.321088456\n1.927408259 \
+                 drainmaster\n2.173949524 add h41\n2.557031125 add h2\n3.160550616 add h17\n4.262938509 delete \
+                 h24\n4.434024633 part h14 h13 13.866637225\n4.450689986 killrelay\n5.285999274 \
+                 drainmaster\n5.286031698 drainmaster\n5.287972412 stop h51 18.301996002\n6.010873234 stop h4 \
+                 25.49576235\n6.411876604 add h50\n7.688157581 add h24\n7.792484345 snap h22 h24 \
+                 0.000180776\n8.731523866 restore\n8.732133928 deletemaster\n8.77013652 add h29\n9.38888645 add \
+                 h22\n10.859226046 add h46\n11.058683716 add h9\n26.651489651 quiet",
+            ),
+            // A process asks its daemon for a tid, and the power of the computer fails.
+            (
+                1_600_659,
+                "hosts 5\ntasks 15\ntimeout 10\n0 add h2 h3 h5\n0 spawn 15\n8.799598861 crash h2\n\
+                 9.783813629 crash h1\n13.223556973 add h4\n16.143762018 sever h3 h2 3.791634616\n\
+                 34.567627258 halt",
+            ),
             // The deputy is slow for longer than hosts may leave frames unacknowledged.
             (
                 1_403_108,

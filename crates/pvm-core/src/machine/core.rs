@@ -302,6 +302,8 @@ fn tells(action: &Action) -> bool {
         Action::SendHost { .. } | Action::SendAlong { .. } | Action::Broadcast { .. } => true,
         // The other host would notice.
         Action::ForgetHost { .. } => true,
+        // Another master may have given the number to another host.
+        Action::StartHosts { .. } | Action::OrderStart { .. } => true,
         Action::Send { frame, .. } => !matches!(frame, ToTask::Halting(_)),
         _ => false,
     }

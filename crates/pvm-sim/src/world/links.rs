@@ -174,8 +174,9 @@ impl World {
                 self.close(link, end, flush);
             }
         }
-        let tasks: Vec<TaskId> = self.nodes[node].tasks.values().copied().collect();
-        for task in tasks {
+        // The daemon may not have welcomed some yet.
+        let is_here = |task: &TaskId| self.tasks[*task].node == node;
+        for task in (0..self.tasks.len()).filter(is_here).collect::<Vec<_>>() {
             self.task_is_dead(task);
         }
     }
