@@ -123,6 +123,19 @@ mod tests {
                  5.084314865 add h2\n5.511259137 crash h3\n5.979201835 restore\n5.979201835 quiet\n\
                  7.267700899 power h3\n7.267700899 add h3",
             ),
+            // The machine halts right after its deputy is lost, which does not hear of it.
+            (
+                2_009_707,
+                "hosts 6\ntasks 1\ntimeout 2\n0 add h2 h3 h5\n0 spawn 1\n1.266078758 lossy h2 4.833654704 493\n\
+                 1.404988536 killrelay\n3.235833423 add h6\n4.671291681 snap h3 h4 0.00013471\n4.985188975 add h4\n\
+                 8.326228324 halt",
+            ),
+            (
+                26,
+                "hosts 7\ntasks 2\ntimeout 2\n0 add h3 h4 h5 h6\n0 spawn 2\n0.524598557 lossy h3 10.176216028 396\n\
+                 1.311121811 add h2\n1.629699887 lossy h3 9.889160387 570\n3.05772724 add h7\n\
+                 3.76245617 snap h6 h7 0.728111852\n5.675880256 halt",
+            ),
             // A task enrolls at a master that waits for its deputy, and ends.
             (
                 909_784,

@@ -46,8 +46,8 @@ enum Scope {
 pub(super) struct Control {
     halt: Halt,
     scope: Scope,
-    /// At a master that halts, if its deputy was lost without a sign that it ends: until when it may still live. A deputy that
-    /// has not heard of the halt would take the end of this daemon for its death.
+    /// At a master whose deputy was lost without a sign that it ends, before a halt or during it: until when that one may still
+    /// live. A deputy that has not heard of the halt would take the end of this daemon for its death.
     deputy_until: Time,
 }
 
@@ -234,8 +234,8 @@ impl Control {
     }
 
     fn waits_for_deputy(&self, core: &Core) -> bool {
-        let may_live = |deputy: Tid| core.hosts.is_here(deputy) || core.now < self.deputy_until;
-        self.scope == Scope::Machine && core.deputy.is_some_and(may_live)
+        let is_here = core.deputy.is_some_and(|deputy| core.hosts.is_here(deputy));
+        self.scope == Scope::Machine && (is_here || core.now < self.deputy_until)
     }
 
     /// Stops the daemon, once.

@@ -501,6 +501,23 @@ fn a_halt_outlives_a_deputy_that_may_not_have_heard_of_it() {
 }
 
 #[test]
+fn a_halt_outlives_a_deputy_that_was_lost_just_before() {
+    for count in [2, 3, 5] {
+        let mut fleet = Fleet::new(count, 2);
+        let (task, two) = (fleet.task(MASTER), Fleet::host(2));
+        fleet.freeze(two);
+        // The others go on without the deputy, and may have another one.
+        fleet.pass(HOST_TIMEOUT + Duration::from_secs(1));
+        assert_eq!(fleet.machine(MASTER).host_list().len(), count - 1);
+        fleet.send(task, Request::Halt);
+        fleet.pass(Duration::from_secs(13));
+        assert_eq!(fleet.living(), [MASTER, two], "{count} hosts");
+        fleet.pass(Duration::from_secs(4));
+        assert_eq!(fleet.living(), [two], "{count} hosts");
+    }
+}
+
+#[test]
 fn of_two_hosts_the_second_ends_without_the_first_and_says_so_once() {
     many(2, |fleet| {
         let task = fleet.task(Fleet::host(2));
