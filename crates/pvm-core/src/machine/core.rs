@@ -233,6 +233,11 @@ impl Core {
         }
     }
 
+    /// Sends a frame to a host that is lost, before all actions that wait, also its removal: its connection may still work.
+    pub fn send_lost(&mut self, host: Tid, frame: Frame) {
+        self.urgent.push_back(Action::SendHost { host, frame });
+    }
+
     /// At a new master: keeps all frames for a host until the host follows it. `table`: the version of the host table, which the
     /// former master may not have told to the host.
     pub fn await_following(&mut self, host: Tid, table: u64) {

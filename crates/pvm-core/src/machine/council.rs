@@ -72,9 +72,13 @@ impl Deposition {
     pub fn agree(&mut self, host: Tid) {
         self.agreed.insert(host);
     }
+    /// Returns whether a host has agreed.
+    pub fn has_agreed(&self, host: Tid) -> bool {
+        self.agreed.contains(&host)
+    }
     /// Returns what the master may do. `may_answer`: whether a host can still be reached.
     pub fn verdict(&self, may_answer: impl Fn(Tid) -> bool) -> Verdict {
-        let agrees = |host: Tid| self.agreed.contains(&host);
+        let agrees = |host: Tid| self.has_agreed(host);
         // The deputy itself knows best. As long as it may answer, it is asked: one that has not heard of the order takes the end of
         // a master that it has just heard for the vote of that master.
         let is_agreed = agrees(self.deputy)

@@ -232,7 +232,13 @@ impl Deputies {
         let Deputy::Deposed(deposition) = &self.deputy else { return };
         match deposition.verdict(|host| core.hosts.is_here(host) && core.links.has_session(host)) {
             Verdict::Open => {}
-            Verdict::Agreed => self.give_up(core),
+            Verdict::Agreed => {
+                // It may hear this master until its host is removed.
+                if !deposition.has_agreed(deposition.deputy) {
+                    core.send_lost(deposition.deputy, Frame::Depose { deputy: deposition.deputy, number: self.sent });
+                }
+                self.give_up(core);
+            }
             Verdict::Lost if core.halting => {}
             Verdict::Lost => core.raise(Event::MajorityLost),
         }

@@ -279,6 +279,13 @@ impl Fleet {
         self.control.entry((of, to)).or_default().push_front(Item::Ended);
     }
 
+    /// Likewise, after all other news, instead of the end of a link that it has closed.
+    pub fn prove_end_last(&mut self, of: Tid, to: Tid) {
+        let queue = self.control.entry((of, to)).or_default();
+        assert!(matches!(queue.pop_back(), Some(Item::Down)));
+        queue.push_back(Item::Ended);
+    }
+
     /// Kills the daemon of a host. The others can prove that it has ended.
     pub fn die(&mut self, host: Tid) {
         let peers: Vec<Tid> = self

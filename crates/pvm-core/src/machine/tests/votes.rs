@@ -229,6 +229,28 @@ fn the_end_of_a_master_after_a_silence_is_no_vote() {
     }
 }
 
+/// The master alone has lost its deputy, which still hears it, and dies as soon as it has gone on.
+#[test]
+fn a_deputy_that_is_lost_hears_that_the_master_goes_on_without_it() {
+    for seed in 1..=SEEDS {
+        for count in [2, 3, 4] {
+            let mut fleet = Fleet::new(count, seed);
+            let (one, two, now) = (fleet.task(MASTER), Fleet::host(2), fleet.now);
+            fleet.settle();
+            fleet.freeze(two);
+            fleet.machine(MASTER).handle_link_down(now, two);
+            fleet.work(MASTER);
+            assert_eq!(fleet.ask(one, put("new", one, 0)), Some(Reply::Int(0)), "seed {seed}");
+            fleet.die(MASTER);
+            fleet.prove_end_last(MASTER, two);
+            fleet.thaw(two);
+            fleet.pass(2 * TIMEOUT);
+            let left: Vec<u32> = (3..=count as u32).collect();
+            assert_eq!(fleet.living(), hosts(&left), "seed {seed}, {count} hosts");
+        }
+    }
+}
+
 /// What a master has sent before its deputy gave it up may come late, for example because it waited for messages.
 #[test]
 fn a_deputy_that_stands_does_not_hear_the_master_any_more() {
