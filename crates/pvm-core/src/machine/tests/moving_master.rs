@@ -364,3 +364,24 @@ fn hosts_with_links_may_hear_of_the_next_master_before_it_does_or_after_it_has_d
         assert_eq!(boxes, Some(Reply::Mailboxes(Vec::new())), "seed {seed}");
     }
 }
+
+/// The next master hears it a silence limit later at most, for example because its frames wait for messages.
+#[test]
+fn a_host_waits_for_a_next_master_that_hears_of_it_later() {
+    for hears in [true, false] {
+        let mut fleet = Fleet::new(3, 3);
+        let [two, three] = [2, 3].map(Fleet::host);
+        let now = fleet.now;
+        fleet.machine(three).handle_host_frame(now, MASTER, Frame::NewMaster { master: two });
+        fleet.work(three);
+        fleet.pass(HOST_TIMEOUT * 3 / 2);
+        assert!(fleet.living().contains(&three));
+        if hears {
+            let now = fleet.now;
+            fleet.machine(two).want_link(now, three);
+            fleet.work(two);
+        }
+        fleet.pass(HOST_TIMEOUT);
+        assert_eq!(fleet.living().contains(&three), hears);
+    }
+}
