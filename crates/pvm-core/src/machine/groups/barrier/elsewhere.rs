@@ -120,13 +120,16 @@ impl Groups {
             host => self.shared.wishes.named.insert(from, host),
         };
         core.changes.machine = true;
-        self.wishes_changed(core);
+        self.wish_changed(core, from);
         Ok(Reply::Done)
     }
 
-    /// Takes back the barriers that are to meet elsewhere, and prepares for that.
-    fn wishes_changed(&mut self, core: &mut Core) {
+    /// Takes back the barriers of the task's groups that are to meet elsewhere, and prepares for that.
+    fn wish_changed(&mut self, core: &mut Core, from: Tid) {
         self.with_each(|group, shared| {
+            if group.instance_of(from).is_none() {
+                return;
+            }
             if group.barrier.coordinator().is_some_and(|by| group.wanted(core, shared) != by) {
                 group.take_back(core, shared, false);
             }
