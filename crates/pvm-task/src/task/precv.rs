@@ -2,7 +2,7 @@
 use super::Task;
 use crate::direct::PostedReceive;
 use crate::envelope::Envelope;
-use crate::fabric::route::{SPIN_TIME, time_for};
+use crate::fabric::route::{Patience, SPIN_TIME, time_for};
 use crate::message::Message;
 use crate::state::DeliverSink;
 use crate::target::Target;
@@ -257,10 +257,11 @@ impl Task {
     /// long as they come one soon after the other.
     fn wait_until_filled(&mut self, limit: Duration) {
         let begun = Instant::now();
+        let mut patience = Patience::new(limit, begun);
         let (mut looked, mut moved, mut copied) = (begun, begun, None);
         while let Some(member) = self.member.as_mut().filter(|member| member.fabric.filling().is_some()) {
             let now = Instant::now();
-            if now - begun > limit {
+            if patience.is_over(now) {
                 return;
             }
             let copied_now = member.fabric.copied();

@@ -5,6 +5,7 @@
 //! is copied too. Frames and sealed pieces are made from the program's memory; what the peer has not taken at the end of the
 //! call is copied then, behind what was sent. Nobody waits long for a receiver that does not wait itself.
 use super::posted::{LENT_BYTES_MIN, SPIN_TIME, is_wanted, time_for};
+use super::waiting::Patience;
 use super::{FabricRoute, State, header_of};
 use crate::direct::Body;
 use crate::direct::send_queue::{QueuedBody, QueuedMessage};
@@ -128,8 +129,9 @@ impl FabricRoute {
 
     /// Polls until the peer has taken the first `count` messages. Returns whether it has.
     fn wait_until_taken(&mut self, to: Tid, count: u32, bytes: usize) -> bool {
-        let (begun, limit) = (Instant::now(), time_for(bytes));
-        while begun.elapsed() < limit {
+        let begun = Instant::now();
+        let mut patience = Patience::new(time_for(bytes), begun);
+        while !patience.is_over(Instant::now()) {
             if let Some(is_taken) = self.has_ended(to, count) {
                 return is_taken;
             }

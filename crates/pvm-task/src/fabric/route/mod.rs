@@ -34,6 +34,7 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Instant;
+pub(crate) use waiting::Patience;
 
 /// The words of a message's header that travel with it, in bytes.
 const HEADER_BYTES: usize = 20;

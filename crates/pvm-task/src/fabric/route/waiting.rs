@@ -19,6 +19,28 @@ const DRAIN_PAUSE: Duration = Duration::from_millis(2);
 /// How the fabric's descriptor is told from the sockets of direct links, which bear the tids of tasks.
 const FABRIC_MARK: u64 = u64::MAX;
 
+/// The time between two looks counts as at most this much of a [`Patience`].
+const LOOK_MAX: Duration = Duration::from_millis(100);
+
+/// How long a loop still polls. While the process does not run it cannot look, so that time hardly counts.
+pub(crate) struct Patience {
+    left: Duration,
+    looked: Instant,
+}
+
+impl Patience {
+    pub fn new(limit: Duration, now: Instant) -> Patience {
+        Patience { left: limit, looked: now }
+    }
+
+    /// Called before each look. Returns whether it has waited for so long.
+    pub fn is_over(&mut self, now: Instant) -> bool {
+        let since = now.duration_since(std::mem::replace(&mut self.looked, now));
+        self.left = self.left.saturating_sub(since.min(LOOK_MAX));
+        self.left.is_zero()
+    }
+}
+
 /// Returns whether nothing more arrives from a peer whose end became known `begun` ago and from which the last message
 /// arrived `since` ago. `is_reading`: whether a body is read from its memory.
 pub(super) fn is_drained(begun: Duration, since: Duration, is_reading: bool) -> bool {
@@ -97,6 +119,17 @@ impl FabricRoute {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_is_over_after_its_time_but_not_because_the_process_did_not_run() {
+        let begin = Instant::now();
+        let at = |millis| begin + Duration::from_millis(millis);
+        let mut patience = Patience::new(Duration::from_millis(2500), begin);
+        assert_eq!((1..).find(|look| patience.is_over(at(look * 50))), Some(50));
+        let mut patience = Patience::new(Duration::from_millis(2500), begin);
+        assert!(!patience.is_over(at(5_000)) && !patience.is_over(at(60_000)));
+        assert_eq!((1..).find(|look| patience.is_over(at(60_000 + look * 50))), Some(46));
+    }
 
     #[test]
     fn the_messages_of_a_dead_peer_are_awaited_as_long_as_they_arrive() {
