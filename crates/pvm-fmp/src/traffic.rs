@@ -1,7 +1,7 @@
 //! The traffic of a task: how many messages and bytes it has sent and received, by route. The counts lie in its segment, where
 //! its daemon reads them at any time, without the task's help.
 //!
-//! Only the owner writes, with plain stores to cache lines that nobody else touches.
+//! Only the owner writes, with plain stores to cache lines that no other task touches.
 use crate::slots::is_daemon;
 use crate::sync::{AtomicU64, Ordering, ReadOnlyLoad};
 use std::ptr::NonNull;

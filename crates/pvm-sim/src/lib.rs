@@ -82,6 +82,13 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_goes_on_that_loses_many_masters() {
+        let outcome = run(1, &Scenario::of_lost_masters(30, 60, 10));
+        assert_eq!(outcome.violation, None);
+        assert_eq!(outcome.tried.successions, 10);
+    }
+
+    #[test]
     fn what_one_of_thousands_of_seeds_has_found_is_mended() {
         let scenarios = [
             // A healthy host misses three of those that are cut off.

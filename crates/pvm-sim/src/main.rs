@@ -7,6 +7,7 @@ use std::time::Instant;
 
 const USAGE: &str = "sim [--seed N] [--hosts H] [--tasks T] [--scenario FILE] [--trace LINES] [--print]
 sim --seeds N [--from N] [--hosts H] [--tasks T]
+sim --lose-masters N --hosts H --tasks T [--print]
 sim --costs [--hosts H]";
 
 /// The number of tasks on each host when costs are measured.
@@ -20,6 +21,7 @@ struct Options {
     hosts: Option<usize>,
     tasks: Option<usize>,
     scenario: Option<String>,
+    lose_masters: Option<usize>,
     trace: usize,
     print: bool,
     costs: bool,
@@ -37,6 +39,7 @@ fn options() -> Result<Options, lexopt::Error> {
             Long("hosts") => options.hosts = Some(parser.value()?.parse()?),
             Long("tasks") => options.tasks = Some(parser.value()?.parse()?),
             Long("scenario") => options.scenario = Some(parser.value()?.string()?),
+            Long("lose-masters") => options.lose_masters = Some(parser.value()?.parse()?),
             Long("trace") => options.trace = parser.value()?.parse()?,
             Long("print") => options.print = true,
             Long("costs") => options.costs = true,
@@ -63,12 +66,16 @@ fn main() -> ExitCode {
 
 fn one(options: &Options) -> Result<(), String> {
     let seed = options.seed.unwrap_or(1);
-    let scenario = match &options.scenario {
-        Some(file) => {
+    let scenario = match options {
+        Options { lose_masters: Some(masters), hosts: Some(hosts), tasks: Some(tasks), .. } => {
+            Scenario::of_lost_masters(*hosts, *tasks, *masters)
+        }
+        Options { lose_masters: Some(_), .. } => return Err(USAGE.to_owned()),
+        Options { scenario: Some(file), .. } => {
             let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
             Scenario::parse(&text).map_err(|error| format!("{file}: {error}"))?
         }
-        None => report::scenario_of(seed, options.hosts, options.tasks),
+        _ => report::scenario_of(seed, options.hosts, options.tasks),
     };
     if options.print {
         print!("{scenario}");
@@ -81,6 +88,11 @@ fn one(options: &Options) -> Result<(), String> {
             Options { scenario: Some(file), .. } => {
                 failure(seed, &scenario, options.trace, &format!("--scenario {file}"))
             }
+            Options { lose_masters: Some(masters), .. } => {
+                let arguments =
+                    format!("--lose-masters {masters} --hosts {} --tasks {}", scenario.hosts, scenario.tasks);
+                failure(seed, &scenario, options.trace, &arguments)
+            }
             // `--hosts` and `--tasks` together come from an earlier report, which has shrunk the machine already. So do
             // not shrink it again.
             Options { hosts: Some(_), tasks: Some(_), .. } => failure_of_seed(seed, &scenario, options.trace),
@@ -88,9 +100,10 @@ fn one(options: &Options) -> Result<(), String> {
         });
     }
     println!(
-        "seed {seed}: {} hosts, {} tasks, {} events, {:.1} s simulated in {:.2} s, hash {:016x}",
+        "seed {seed}: {} hosts, {} tasks, {} masters lost, {} events, {:.1} s simulated in {:.2} s, hash {:016x}",
         scenario.hosts,
         scenario.tasks,
+        outcome.tried.successions,
         outcome.events,
         outcome.end as f64 / 1e9,
         began.elapsed().as_secs_f64(),

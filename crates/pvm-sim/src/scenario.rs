@@ -52,6 +52,8 @@ pub enum Command {
     Power(Place),
     /// The daemon is killed; the operating system closes its connections.
     Kill(Place),
+    /// The daemon of the host that is the master now is killed.
+    KillMaster,
     /// The next daemon (but the master's) that is seen to relay a body is killed in the middle of it.
     KillRelay,
     /// The daemon is stopped; its connections stay.
@@ -100,7 +102,25 @@ pub struct Scenario {
     pub commands: Vec<Timed>,
 }
 
+/// How many hosts the operator adds at a time.
+const BATCH: usize = 64;
+
 impl Scenario {
+    /// Makes a scenario in which so many masters are killed, one after the other.
+    pub fn of_lost_masters(hosts: usize, tasks: usize, masters: usize) -> Scenario {
+        let places: Vec<Place> = (2..=hosts).collect();
+        let adds = places.chunks(BATCH).map(|batch| Command::Add(batch.to_vec()));
+        let adds = adds.enumerate().map(|(number, command)| Timed { at: number as Nanos * SECOND / 5, command });
+        let mut commands: Vec<Timed> = adds.collect();
+        let spawns = commands.len() as Nanos * SECOND / 5 + 8 * SECOND;
+        commands.push(Timed { at: spawns, command: Command::Spawn(tasks) });
+        let kills = (0..masters).map(|number| spawns + (45 + 5 * number as Nanos) * SECOND);
+        commands.extend(kills.map(|at| Timed { at, command: Command::KillMaster }));
+        let at = spawns + (60 + 5 * masters as Nanos) * SECOND;
+        commands.push(Timed { at, command: Command::Quiet });
+        Scenario { hosts, tasks, timeout: 10 * SECOND, commands }
+    }
+
     /// Makes the scenario of a seed.
     pub fn from_seed(seed: u64, hosts: usize, tasks: usize) -> Scenario {
         let mut prng = Prng::new(seed, 1);
@@ -108,7 +128,7 @@ impl Scenario {
         let mut commands = vec![Timed { at: 0, command: Command::Spawn(tasks) }];
         // Most hosts are added at once, some later.
         let (first, later): (Vec<Place>, Vec<Place>) = (2..=hosts).partition(|_| prng.chance(850));
-        for batch in first.chunks(64) {
+        for batch in first.chunks(BATCH) {
             commands.insert(commands.len() - 1, Timed { at: 0, command: Command::Add(batch.to_vec()) });
         }
         let end = 2 * SECOND + prng.span(3 * SECOND, 2 * timeout);
@@ -344,7 +364,7 @@ impl Command {
             Command::Spawn(_) | Command::KillTasks(_) | Command::KillRelay | Command::Quiet | Command::Halt => {
                 Vec::new()
             }
-            Command::DrainMaster | Command::DeleteMaster | Command::Restore => Vec::new(),
+            Command::DrainMaster | Command::DeleteMaster | Command::KillMaster | Command::Restore => Vec::new(),
         }
     }
 }
@@ -381,6 +401,7 @@ fn read_command(words: &[&str]) -> Option<Command> {
         ["lossy", host, span, share] => Command::Lossy(read_place(host)?, read_span(span)?, share.parse().ok()?),
         ["refuse", host] => Command::Refuse(read_place(host)?),
         ["killtasks", count] => Command::KillTasks(count.parse().ok()?),
+        ["killmaster"] => Command::KillMaster,
         ["killrelay"] => Command::KillRelay,
         ["quiet"] => Command::Quiet,
         ["halt"] => Command::Halt,
@@ -423,6 +444,7 @@ impl fmt::Display for Command {
             Command::Lossy(place, span, share) => write!(f, "lossy h{place} {} {share}", Span(*span)),
             Command::Refuse(place) => write!(f, "refuse h{place}"),
             Command::KillTasks(count) => write!(f, "killtasks {count}"),
+            Command::KillMaster => f.write_str("killmaster"),
             Command::KillRelay => f.write_str("killrelay"),
             Command::Quiet => f.write_str("quiet"),
             Command::Halt => f.write_str("halt"),

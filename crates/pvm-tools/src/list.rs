@@ -11,17 +11,7 @@ use std::process::ExitCode;
 
 /// Joins the machine, prints the text that `look` returns, and leaves.
 fn show(look: impl FnOnce(&mut Session) -> Result<String, Code>) -> ExitCode {
-    let mut session = match machine::join() {
-        Ok(session) => session,
-        Err(error) => {
-            eprintln!("pvm: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let result = look(&mut session);
-    // The result is printed; it does not matter whether leaving the machine succeeds.
-    let _ = session.leave();
-    match result {
+    machine::visit(ExitCode::FAILURE, |session| match look(session) {
         Ok(text) => match std::io::stdout().write_all(text.as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
@@ -30,7 +20,7 @@ fn show(look: impl FnOnce(&mut Session) -> Result<String, Code>) -> ExitCode {
             eprintln!("pvm: {code}");
             ExitCode::FAILURE
         }
-    }
+    })
 }
 
 /// Runs `pvm conf`.

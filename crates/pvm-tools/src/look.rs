@@ -38,3 +38,50 @@ pub fn state_name(state: &State) -> &'static str {
         State::MayGoOn(..) | State::Waits(_) => "waits",
     }
 }
+
+/// Hosts and tasks for tests of what is made of looks.
+#[cfg(test)]
+pub mod samples {
+    use pvm_core::host_look::{Activity, Presence, ProcessLook, TaskLook, Traffic};
+    use pvm_core::proto::{Host, Office, TaskInfo, TaskKind};
+    use pvm_core::state_line::{Call, StateLine, Wait};
+    use pvm_core::tid::Tid;
+    use serde_bytes::ByteBuf;
+
+    /// The first host.
+    pub const HOST: Tid = Tid(0x40000);
+
+    pub fn host(number: u32, name: &str) -> Host {
+        Host {
+            tid: Tid::host_number(number),
+            name: name.into(),
+            arch: "LINUX64".into(),
+            speed: 1000,
+            dsig: 0,
+            is_draining: false,
+            office: if number == 1 { Office::Master } else { Office::None },
+        }
+    }
+
+    /// Returns a task of the first host; one with a call has slept in it since second 1.
+    pub fn task(local: u32, call: Option<Call>) -> TaskLook {
+        let wait = call.map(|call| Wait { call, is_timed: false, since_ns: 1_000_000_000 });
+        let tid = Tid(HOST.0 | local);
+        let (name, output) = (ByteBuf::from(b"p".to_vec()), (0x40009, 1, 1));
+        TaskLook {
+            info: TaskInfo { tid, parent: 0, host: HOST, flags: 6, name, pid: 1, output },
+            kind: TaskKind::Program,
+            presence: Presence::Enrolled,
+            line: Some(StateLine { wait, ..StateLine::default() }),
+            is_asleep: wait.is_some(),
+            traffic: Traffic::default(),
+            process: Some(ProcessLook {
+                activity: Activity::Sleeps,
+                threads: 1,
+                ticks: 1,
+                memory_bytes: 5_000_000,
+                catches_timers: false,
+            }),
+        }
+    }
+}

@@ -8,7 +8,7 @@ use serde_bytes::ByteBuf;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// The mailbox class that marks a machine as one that `pvm run` or `pvm bench` has started.
@@ -66,6 +66,21 @@ impl From<Code> for MachineError {
 /// Joins the running machine.
 pub fn join() -> Result<Session, MachineError> {
     join_as(b"")
+}
+
+/// Joins the running machine, does something there, and leaves. If this cannot join, it prints the reason and returns `failed`.
+pub fn visit(failed: ExitCode, command: impl FnOnce(&mut Session) -> ExitCode) -> ExitCode {
+    let mut session = match join() {
+        Ok(session) => session,
+        Err(error) => {
+            eprintln!("pvm: {error}");
+            return failed;
+        }
+    };
+    let code = command(&mut session);
+    // The command is done; it does not matter whether leaving the machine succeeds.
+    let _ = session.leave();
+    code
 }
 
 /// Joins the running machine as a task with this name.

@@ -445,7 +445,7 @@ fn is_ordered(frame: &ToTask) -> bool {
 
 /// Returns how many tasks can run at once. A control group's quota is a share of time: with one of 1.5 cores, two tasks run at
 /// once for three quarters of the time.
-fn cores() -> u32 {
+pub fn cores() -> u32 {
     let by_time = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let allowed = rustix::thread::sched_getaffinity(None).map_or(by_time, |allowed| allowed.count());
     if allowed > by_time { by_time + 1 } else { by_time }

@@ -1,5 +1,5 @@
 //! What the daemon can see of the tasks of this host without their help: their state lines, their doorbells, their processes.
-use crate::connections::Connections;
+use crate::connections::{self, Connections};
 use pvm_core::host_look::{Activity, HostLoad, ProcessLook, Traffic};
 use pvm_core::machine::Sight;
 use pvm_core::tid::Tid;
@@ -21,10 +21,7 @@ pub fn look(tasks: &[(Tid, i32)], connections: &Connections) -> BTreeMap<Tid, Si
 /// Looks at the host. What the system does not tell is 0.
 pub fn host_load() -> HostLoad {
     let read = |name: &str| std::fs::read_to_string(name).unwrap_or_default();
-    HostLoad {
-        cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
-        ..parse_load(&read("/proc/loadavg"), &read("/proc/meminfo"))
-    }
+    HostLoad { cores: connections::cores(), ..parse_load(&read("/proc/loadavg"), &read("/proc/meminfo")) }
 }
 
 fn parse_load(average: &str, memory: &str) -> HostLoad {
@@ -43,12 +40,12 @@ fn parse_load(average: &str, memory: &str) -> HostLoad {
 }
 
 fn sight(tid: Tid, pid: i32, connections: &Connections) -> Sight {
-    let seen =
-        connections.memory_of(tid).and_then(|memory| Some((memory, state_reading::read(memory.segment.as_fd())?)));
+    let memory = connections.memory_of(tid);
+    let traffic = memory.and_then(|memory| state_reading::traffic(memory.segment.as_fd()));
+    let traffic = traffic.map_or_else(Traffic::default, |words| Traffic::of_words(&words));
+    let seen = memory.and_then(|memory| Some((memory, state_reading::read(memory.segment.as_fd())?)));
     let mut process = process_look(pid);
     let (frames, has_backlog) = (connections.frames_to(tid), connections.backlog_of(tid) > 0);
-    let words = connections.memory_of(tid).and_then(|memory| state_reading::traffic(memory.segment.as_fd()));
-    let traffic = words.map_or_else(Traffic::default, |words| Traffic::of_words(&words));
     let Some((memory, line)) = seen else { return Sight { frames, has_backlog, process, traffic, ..Sight::default() } };
     // The order matters: a task tells that it is awake before it empties its doorbell.
     let is_rung = pvm_fmp::doorbell::has_rung(memory.bell.as_fd());

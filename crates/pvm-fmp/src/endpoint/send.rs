@@ -72,11 +72,7 @@ impl Endpoint {
     /// rendezvous, which needs a receiver that has announced that it waits for this message.
     #[inline]
     pub fn send_bytes(&mut self, to: u32, meta: Meta, body: &[u8]) -> Result<Sent, SendError> {
-        let sent = match body.len() {
-            ..=INLINE_BYTES_MAX => self.queue(to, Kind::Message, &meta, body),
-            _ => self.send_long(to, meta, body, None),
-        };
-        self.counted(to, body.len(), sent)
+        self.send_with(to, meta, body, None)
     }
 
     /// Does what [`Endpoint::send_bytes`] does, for a caller that can ask the daemon to ring during the call. This
@@ -89,9 +85,14 @@ impl Endpoint {
         body: &[u8],
         ring_by_daemon: &mut dyn FnMut(),
     ) -> Result<Sent, SendError> {
+        self.send_with(to, meta, body, Some(ring_by_daemon))
+    }
+
+    #[inline]
+    fn send_with(&mut self, to: u32, meta: Meta, body: &[u8], ringer: Ringer<'_>) -> Result<Sent, SendError> {
         let sent = match body.len() {
             ..=INLINE_BYTES_MAX => self.queue(to, Kind::Message, &meta, body),
-            _ => self.send_long(to, meta, body, Some(ring_by_daemon)),
+            _ => self.send_long(to, meta, body, ringer),
         };
         self.counted(to, body.len(), sent)
     }

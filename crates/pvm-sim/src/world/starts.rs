@@ -19,7 +19,10 @@ impl World {
 
     /// Executes a command of the scenario.
     pub fn execute_command(&mut self, index: usize) {
-        let command = self.scenario.commands[index].command.clone();
+        let command = match self.scenario.commands[index].command.clone() {
+            Command::KillMaster => Command::Kill(self.nodes[self.office.master].place),
+            command => command,
+        };
         self.trace.line(self.now, pvm_core::tid::Tid::NONE, || format!("----- {command}"));
         let ended = !matches!(self.phase, Phase::Faults | Phase::Settle);
         if self.breaks_hand_over(&command) {
@@ -63,7 +66,7 @@ impl World {
             Command::Quiet => self.quiet(),
             Command::Halt => self.halt_somewhere(),
             Command::Add(_) | Command::Delete(_) => {}
-            Command::DrainMaster | Command::DeleteMaster | Command::Restore => {}
+            Command::DrainMaster | Command::DeleteMaster | Command::KillMaster | Command::Restore => {}
         }
     }
 

@@ -112,16 +112,16 @@ pub struct Why {
 
 /// Show how busy the hosts and the tasks are, and what they send
 ///
-/// Prints a line for each host, and one for each task: what it does, the processor time and the memory that it has used, the
-/// messages that it has not received, and how much it has sent and received since it began, by which routes. The tasks are not
-/// disturbed. With --watch, the numbers are those of the last interval, for each second.
+/// Prints a line for each host, and one for each task: what it does, the processor time and the memory that it has used, and
+/// how much it has sent and received since it began, by which routes; with --json also the messages that it has not received.
+/// The tasks are not disturbed. With --watch, the numbers are those of the last interval, for each second.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Stat {
     /// Print JSON, for programs; with --watch a line each time
     #[arg(long)]
     pub json: bool,
-    /// Look again and again, at intervals of so many seconds
+    /// Repeat every SECONDS, until an interrupt
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = interval)]
     pub watch: Option<Duration>,
 }

@@ -11,7 +11,7 @@ use pvm_core::waiting::Look;
 use rows::Stat;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use text::text;
 use value::value;
 
@@ -20,48 +20,42 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// Runs `pvm stat`.
 pub fn run(arguments: &cli::Stat) -> ExitCode {
-    let mut session = match machine::join() {
-        Ok(session) => session,
-        Err(error) => {
-            eprintln!("pvm: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let own = session.tid();
-    let shown = |stat: &Stat| -> String {
-        match (arguments.json, arguments.watch) {
-            (true, None) => json::text(&value(stat)),
-            (true, Some(_)) => format!("{}\n", value(stat)),
-            (false, Some(_)) if std::io::stdout().is_terminal() => format!("{CLEAR}{}", text(stat)),
-            (false, _) => text(stat),
-        }
-    };
-    let mut watch = Watch::default();
-    let code = loop {
-        match watch.look(&mut session) {
-            Err(code) => {
-                eprintln!("pvm: {code}");
-                break ExitCode::FAILURE;
-            }
-            Ok(mut stat) => {
-                stat.tasks.retain(|task| task.info.tid != own);
-                // In a watch, the first look is only the begin of the first interval.
-                let is_due = arguments.watch.is_none() || stat.interval.is_some();
-                let mut stdout = std::io::stdout();
-                let mut write = |text: String| stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-                if is_due && write(shown(&stat)).is_err() {
-                    break ExitCode::FAILURE;
+    machine::visit(ExitCode::FAILURE, |session| {
+        let mut watch = Watch::default();
+        loop {
+            let stat = match watch.look(session) {
+                Ok(stat) => stat,
+                Err(code) => {
+                    eprintln!("pvm: {code}");
+                    return ExitCode::FAILURE;
                 }
+            };
+            // In a watch, the first look is only the begin of the first interval.
+            let is_due = arguments.watch.is_none() || stat.interval.is_some();
+            if is_due && print(&shown(&stat, arguments)).is_err() {
+                return ExitCode::FAILURE;
+            }
+            match arguments.watch {
+                Some(interval) => session.pause(interval),
+                None => return ExitCode::SUCCESS,
             }
         }
-        match arguments.watch {
-            Some(interval) => session.pause(interval),
-            None => break ExitCode::SUCCESS,
-        }
-    };
-    // The numbers are printed; it does not matter whether leaving the machine succeeds.
-    let _ = session.leave();
-    code
+    })
+}
+
+fn shown(stat: &Stat, arguments: &cli::Stat) -> String {
+    match (arguments.json, arguments.watch) {
+        (true, None) => json::text(&value(stat)),
+        (true, Some(_)) => format!("{}\n", value(stat)),
+        (false, Some(_)) if std::io::stdout().is_terminal() => format!("{CLEAR}{}", text(stat)),
+        (false, _) => text(stat),
+    }
+}
+
+fn print(text: &str) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
 }
 
 /// Compares each look with the one before.
@@ -79,11 +73,6 @@ impl Watch {
         self.before = Some((look, now));
         Ok(stat)
     }
-}
-
-/// Returns a rate for each second.
-fn rate(now: u64, before: u64, interval: Duration) -> f64 {
-    now.saturating_sub(before) as f64 / interval.as_secs_f64().max(f64::MIN_POSITIVE)
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
 //! The numbers of hosts and tasks, out of one look or two.
-use super::rate;
 use crate::look::state_name;
 use crate::shape;
 use pvm_core::host_look::{Count, HostLoad, TaskLook, Traffic};
@@ -139,4 +138,9 @@ impl Rates {
             received: counts(|traffic| &traffic.received),
         }
     }
+}
+
+/// Returns a rate for each second.
+fn rate(now: u64, before: u64, interval: Duration) -> f64 {
+    now.saturating_sub(before) as f64 / interval.as_secs_f64().max(f64::MIN_POSITIVE)
 }

@@ -1,43 +1,18 @@
 //! The numbers of a small machine.
-use super::rows::Stat;
 use super::*;
-use pvm_core::host_look::{Activity, Count, HostLoad, HostLook, Presence, ProcessLook, TaskLook, Traffic};
-use pvm_core::proto::{Host, Office, TaskInfo, TaskKind};
-use pvm_core::state_line::{Call, StateLine, Wait};
+use crate::look::samples::{self, HOST, host};
+use pvm_core::host_look::{Count, HostLoad, HostLook, ProcessLook, TaskLook};
+use pvm_core::proto::Host;
+use pvm_core::state_line::Call;
 use pvm_core::tid::Tid;
-use serde_bytes::ByteBuf;
 
-const HOST: Tid = Tid(0x40000);
-
-fn task(local: u32, messages: u64, ticks: u64, wait: Option<u64>) -> TaskLook {
-    let wait = wait.map(|since_ns| Wait { call: Call::Matching, is_timed: false, since_ns });
-    let tid = Tid(HOST.0 | local);
-    let mut traffic = Traffic::default();
-    traffic.sent[0] = Count { messages, bytes: messages * 1000 };
-    traffic.received[2] = Count { messages: 1, bytes: 8 };
-    TaskLook {
-        info: TaskInfo {
-            tid,
-            parent: 0,
-            host: HOST,
-            flags: 6,
-            name: ByteBuf::from(b"/bin/p".to_vec()),
-            pid: 1,
-            output: (0, 1, 1),
-        },
-        kind: TaskKind::Program,
-        presence: Presence::Enrolled,
-        line: Some(StateLine { wait, unread: 4, ..StateLine::default() }),
-        is_asleep: wait.is_some(),
-        traffic,
-        process: Some(ProcessLook {
-            activity: Activity::Sleeps,
-            threads: 1,
-            ticks,
-            memory_bytes: 5_000_000,
-            catches_timers: false,
-        }),
-    }
+fn task(local: u32, messages: u64, ticks: u64, waits: bool) -> TaskLook {
+    let mut task = samples::task(local, waits.then_some(Call::Matching));
+    task.line.as_mut().unwrap().unread = 4;
+    task.traffic.sent[0] = Count { messages, bytes: messages * 1000 };
+    task.traffic.received[2] = Count { messages: 1, bytes: 8 };
+    task.process = task.process.map(|process| ProcessLook { ticks, ..process });
+    task
 }
 
 fn look(now_ns: u64, tasks: Vec<TaskLook>) -> Look {
@@ -54,21 +29,12 @@ fn look(now_ns: u64, tasks: Vec<TaskLook>) -> Look {
 }
 
 fn hosts() -> Vec<Host> {
-    let host = |number: u32, name: &str| Host {
-        tid: Tid::host_number(number),
-        name: name.into(),
-        arch: "LINUX64".into(),
-        speed: 1000,
-        dsig: 0,
-        is_draining: false,
-        office: Office::None,
-    };
     vec![host(1, "alfa"), host(2, "bravo")]
 }
 
 #[test]
 fn one_look_shows_totals() {
-    let look = look(5_000_000_000, vec![task(2, 7000, 150, None), task(3, 0, 0, Some(1_000_000_000))]);
+    let look = look(5_000_000_000, vec![task(2, 7000, 150, false), task(3, 0, 0, true)]);
     let stat = Stat::new(&look, &hosts(), None);
     let expected = "\
 HOST              LOAD CORES    MEMORY      FREE  TASKS WAITING
@@ -93,9 +59,8 @@ sent by route: memory 7.0k messages, 7.0M bytes
 
 #[test]
 fn two_looks_show_rates() {
-    let before = look(5_000_000_000, vec![task(2, 100, 100, None), task(3, 5, 0, Some(1_000_000_000))]);
-    let after =
-        look(7_000_000_000, vec![task(2, 4100, 200, None), task(3, 5, 0, Some(1_000_000_000)), task(4, 9, 9, None)]);
+    let before = look(5_000_000_000, vec![task(2, 100, 100, false), task(3, 5, 0, true)]);
+    let after = look(7_000_000_000, vec![task(2, 4100, 200, false), task(3, 5, 0, true), task(4, 9, 9, false)]);
     let stat = Stat::new(&after, &hosts(), Some((&before, Duration::from_secs(2))));
     let text = text(&stat);
     let lines: Vec<&str> = text.lines().collect();

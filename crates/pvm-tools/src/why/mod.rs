@@ -58,17 +58,7 @@ pub struct Found {
 
 /// Runs `pvm why`.
 pub fn run(arguments: &cli::Why) -> ExitCode {
-    let mut session = match machine::join() {
-        Ok(session) => session,
-        Err(error) => {
-            eprintln!("pvm: {error}");
-            return ExitCode::from(FAILED);
-        }
-    };
-    let result = examine(&mut session, arguments.of.as_deref());
-    // The result is there; it does not matter whether leaving the machine succeeds.
-    let _ = session.leave();
-    match result {
+    machine::visit(ExitCode::from(FAILED), |session| match examine(session, arguments.of.as_deref()) {
         Ok(found) => {
             let text = if arguments.json { found.json() } else { found.text() };
             match std::io::stdout().write_all(text.as_bytes()) {
@@ -81,7 +71,7 @@ pub fn run(arguments: &cli::Why) -> ExitCode {
             eprintln!("pvm: {error}");
             ExitCode::from(FAILED)
         }
-    }
+    })
 }
 
 /// Finds out who waits for whom. `of`: a task or a job, if only that is to be shown.

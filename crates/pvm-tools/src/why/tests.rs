@@ -1,33 +1,10 @@
 //! Reports of small machines, as text.
 use super::*;
 use crate::control;
-use pvm_core::host_look::{Activity, HostLook, Presence, ProcessLook, TaskLook, Traffic};
-use pvm_core::proto::{Office, Reply, Request, TaskKind};
-use pvm_core::state_line::{Call, StateLine, Wait, Wanted};
-use serde_bytes::ByteBuf;
-
-const HOST: Tid = Tid(0x40000);
-
-fn task(local: u32, call: Option<Call>) -> TaskLook {
-    let wait = call.map(|call| Wait { call, is_timed: false, since_ns: 1_000_000_000 });
-    let tid = Tid(HOST.0 | local);
-    let (name, output) = (ByteBuf::from(b"p".to_vec()), (0x40009, 1, 1));
-    TaskLook {
-        info: TaskInfo { tid, parent: 0, host: HOST, flags: 6, name, pid: 1, output },
-        kind: TaskKind::Program,
-        presence: Presence::Enrolled,
-        line: Some(StateLine { wait, ..StateLine::default() }),
-        is_asleep: wait.is_some(),
-        traffic: Traffic::default(),
-        process: Some(ProcessLook {
-            activity: Activity::Sleeps,
-            threads: 1,
-            ticks: 1,
-            memory_bytes: 0,
-            catches_timers: false,
-        }),
-    }
-}
+use crate::look::samples::{HOST, host, task};
+use pvm_core::host_look::{HostLook, TaskLook};
+use pvm_core::proto::{Reply, Request};
+use pvm_core::state_line::{Call, Wanted};
 
 fn from(local: u32, tag: i32) -> Option<Call> {
     Some(Call::Receive(Wanted { from: Some(Tid(HOST.0 | local)), tag: Some(tag), context: Some(0) }))
@@ -43,15 +20,6 @@ impl Control for Looks {
         Tid(0x40009)
     }
     fn ask(&mut self, request: Request) -> Result<Reply, Code> {
-        let host = |number: u32, name: &str| Host {
-            tid: Tid::host_number(number),
-            name: name.into(),
-            arch: "LINUX64".into(),
-            speed: 1000,
-            dsig: 0,
-            is_draining: false,
-            office: if number == 1 { Office::Master } else { Office::None },
-        };
         Ok(match request {
             Request::Config => {
                 let hosts = if self.silent { vec![host(1, "alfa"), host(2, "bravo")] } else { vec![host(1, "alfa")] };

@@ -1,6 +1,7 @@
 //! All orders in which a few hosts can lose each other: there are never two masters that decide, no answered change is lost, and a
 //! master comes as long as a majority can have one. Who may act is decided by `machine/council.rs` itself; what leads to the
-//! questions is a model. Each search is bounded: so many hosts die, and so many changes and deputies there are.
+//! questions is a model. The fields of a
+//! `Model` limit how many hosts die, and how many changes and deputies there are.
 mod rules;
 mod search;
 

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub(super) struct Search {
     /// The step that has led to each state, and from which one.
     came: Vec<Option<(u32, Step)>>,
-    /// Pairs of states of which the second one can follow the first one without a fault.
+    /// Steps without a fault: the states before and after each.
     calm: Vec<(u32, u32)>,
     /// Whether a master can act in each state, and whether one must come to act.
     acts: Vec<bool>,

@@ -1,4 +1,4 @@
-//! The rules by which hosts vote, of a few hosts, without time: what can happen in a state, and what follows from it.
+//! The model: the state of a few hosts, the steps that can follow, and the state after each. Time is not modelled.
 //!
 //! A host may lose another one at any moment by silence, and by a proof once the other one has ended. What a host has sent to
 //! one that has given it up is lost; the rest comes in order, however late. What never comes is lost, too. The first host is the
