@@ -5,6 +5,7 @@ use pvm_core::host_look::{Count, HostLoad, HostLook, ProcessLook, TaskLook};
 use pvm_core::proto::Host;
 use pvm_core::state_line::Call;
 use pvm_core::tid::Tid;
+use std::time::Duration;
 
 fn task(local: u32, messages: u64, ticks: u64, waits: bool) -> TaskLook {
     let mut task = samples::task(local, waits.then_some(Call::Matching));
