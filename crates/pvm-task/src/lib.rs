@@ -39,7 +39,7 @@ pub use groups::{Group, GroupWait, InPlace};
 pub use member::Sleep;
 pub use options::OptionNumber;
 pub use output::{OutputEvent, OutputKind};
-pub use session::{Received, Session};
+pub use session::{Received, Requests, Session};
 pub use task::{
     BarrierArrival, Collective, FastSend, FmpFound, FmpReceived, FmpSide, GroupMember, Step, Task, Waiter, call_of,
 };

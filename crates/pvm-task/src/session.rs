@@ -1,7 +1,7 @@
 //! Blocking calls for single-threaded programs.
 use crate::member::Member;
 use crate::task::{Step, Waiter};
-use crate::{EnrollError, Environment, Filter, OutputEvent, Submit, Task};
+use crate::{EnrollError, Environment, Filter, OutputEvent, Submit, Task, Ticket};
 use pvm_core::codes::Code;
 use pvm_core::encoding::Reader;
 use pvm_core::proto::{Reply, Request};
@@ -110,22 +110,9 @@ impl Session {
 
     /// Sends requests at once, and waits until all are answered, or the time is over: `None` stands for no answer.
     pub fn request_all(&mut self, requests: Vec<Request>, limit: Duration) -> Vec<Option<Result<Reply, Code>>> {
-        let mut tickets: Vec<_> = requests.into_iter().map(|request| self.task.begin(request).map(Some)).collect();
-        let mut answers: Vec<Option<Result<Reply, Code>>> =
-            tickets.iter().map(|ticket| ticket.as_ref().err().map(|code| Err(*code))).collect();
-        self.wait_for(Some(limit), |task| {
-            for (ticket, answer) in tickets.iter_mut().zip(&mut answers) {
-                if let Ok(Some(open)) = ticket {
-                    *answer = task.poll_reply(open);
-                    if answer.is_some() {
-                        *ticket = Ok(None);
-                    }
-                }
-            }
-            answers.iter().all(Option::is_some).then_some(())
-        });
-        tickets.into_iter().flatten().flatten().for_each(|ticket| self.task.forget(ticket));
-        answers
+        let mut requests = Requests::send(&mut self.task, requests);
+        self.wait_for(Some(limit), |task| requests.poll(task).then_some(()));
+        requests.finish(&mut self.task)
     }
 
     /// Sends a body that was written by `pvm_core::encoding::Writer` (`ENC_XDR`).
@@ -198,4 +185,52 @@ fn take(task: &mut Task, mid: i32) -> Result<Received, Code> {
         format: message.format,
         body: message.body.into_vec(),
     })
+}
+
+/// An answer, or why there will be none.
+type Answer = Result<Reply, Code>;
+
+/// Requests that were sent at once, and their answers.
+pub struct Requests {
+    all: Vec<State>,
+}
+
+enum State {
+    Sent(Ticket),
+    Answered(Answer),
+}
+
+impl Requests {
+    /// Sends the requests.
+    pub fn send(task: &mut Task, requests: Vec<Request>) -> Requests {
+        let send = |request| match task.begin(request) {
+            Ok(ticket) => State::Sent(ticket),
+            Err(code) => State::Answered(Err(code)),
+        };
+        Requests { all: requests.into_iter().map(send).collect() }
+    }
+
+    /// Takes the answers that have come. Returns whether these are all.
+    pub fn poll(&mut self, task: &mut Task) -> bool {
+        for state in &mut self.all {
+            if let State::Sent(ticket) = state {
+                if let Some(answer) = task.poll_reply(ticket) {
+                    *state = State::Answered(answer);
+                }
+            }
+        }
+        self.all.iter().all(|state| matches!(state, State::Answered(_)))
+    }
+
+    /// Returns the answers in the order of the requests, `None` for each that has not come: it will be dropped.
+    pub fn finish(self, task: &mut Task) -> Vec<Option<Answer>> {
+        let take = |state| match state {
+            State::Answered(answer) => Some(answer),
+            State::Sent(ticket) => {
+                task.forget(ticket);
+                None
+            }
+        };
+        self.all.into_iter().map(take).collect()
+    }
 }

@@ -21,6 +21,7 @@ mod list;
 mod look;
 mod machine;
 mod measures;
+mod repeat;
 mod run;
 mod shape;
 mod signals;

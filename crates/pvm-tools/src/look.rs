@@ -3,7 +3,8 @@ use crate::control::{self, Control};
 use pvm_core::codes::Code;
 use pvm_core::proto::{Host, Reply, Request};
 use pvm_core::waiting::{Look, State};
-use std::time::Duration;
+use pvm_task::{Requests, Session, Ticket};
+use std::time::{Duration, Instant};
 
 /// How long a host may take to answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
@@ -11,8 +12,17 @@ const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// Looks at all hosts.
 pub fn take(control: &mut dyn Control) -> Result<(Look, Vec<Host>), Code> {
     let (hosts, _) = control::hosts(control)?;
-    let questions = hosts.iter().map(|host| Request::Look(host.tid)).chain([Request::GroupPlaces]);
-    let mut answers = control.ask_all(questions.collect(), ANSWER_WAIT);
+    let answers = control.ask_all(questions(&hosts), ANSWER_WAIT);
+    Ok((look_of(&hosts, answers), hosts))
+}
+
+/// Returns the requests for a look at these hosts.
+fn questions(hosts: &[Host]) -> Vec<Request> {
+    hosts.iter().map(|host| Request::Look(host.tid)).chain([Request::GroupPlaces]).collect()
+}
+
+/// Returns the look that the answers give.
+fn look_of(hosts: &[Host], mut answers: Vec<Option<Result<Reply, Code>>>) -> Look {
     let mut look = Look::default();
     match answers.pop() {
         Some(Some(Ok(Reply::GroupPlaces(groups)))) => look.groups = groups,
@@ -25,7 +35,52 @@ pub fn take(control: &mut dyn Control) -> Result<(Look, Vec<Host>), Code> {
             _ => drop(look.silent.insert(host.tid)),
         }
     }
-    Ok((look, hosts))
+    look
+}
+
+/// A look that is taken while its command does other things.
+pub enum Pending {
+    /// The daemon is asked for the hosts.
+    Hosts(Ticket),
+    /// The hosts are asked; those that have not answered at this time are silent.
+    Looks(Vec<Host>, Requests, Instant),
+}
+
+impl Pending {
+    /// Begins a look. Returns `None` if the daemon is gone.
+    pub fn begin(session: &mut Session) -> Option<Pending> {
+        session.task().begin(Request::Config).ok().map(Pending::Hosts)
+    }
+
+    /// Returns when this look ends in any case.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self {
+            Pending::Hosts(_) => None,
+            Pending::Looks(.., until) => Some(*until),
+        }
+    }
+
+    /// Takes the answers that have come. Returns the look and the hosts, or what is still awaited; `None` if the daemon does not know
+    /// the hosts.
+    pub fn proceed(self, session: &mut Session, now: Instant) -> Option<Result<(Look, Vec<Host>), Pending>> {
+        match self {
+            Pending::Hosts(ticket) => match session.task().poll_reply(&ticket) {
+                None => Some(Err(Pending::Hosts(ticket))),
+                Some(Ok(Reply::Hosts { hosts, .. })) => {
+                    let requests = Requests::send(session.task(), questions(&hosts));
+                    Some(Err(Pending::Looks(hosts, requests, now + ANSWER_WAIT)))
+                }
+                Some(_) => None,
+            },
+            Pending::Looks(hosts, mut requests, until) => {
+                if !requests.poll(session.task()) && now < until {
+                    return Some(Err(Pending::Looks(hosts, requests, until)));
+                }
+                let look = look_of(&hosts, requests.finish(session.task()));
+                Some(Ok((look, hosts)))
+            }
+        }
+    }
 }
 
 /// Returns the word for a state.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 pub enum Expected {
     /// The program is well: it ends, and nobody is accused before.
     Health,
+    /// `pvm run --deadlock abort` ends the program.
+    Abort,
     /// Exactly these tasks, by number, are in or before a deadlock.
     Deadlock(Vec<usize>),
 }
@@ -27,18 +29,18 @@ pub struct Case {
 /// Finds all cases.
 pub fn find(folder: &Path) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
-    for (part, is_fault) in [("cases", true), ("healthy", false)] {
+    for part in ["cases", "aborted", "healthy"] {
         for entry in std::fs::read_dir(folder.join(part)).with_context(|| format!("tests/why/{part}"))? {
             let source = entry?.path();
             let text = std::fs::read_to_string(&source)?;
-            cases.push(parse(&source, &text, is_fault).with_context(|| source.display().to_string())?);
+            cases.push(parse(&source, &text, part).with_context(|| source.display().to_string())?);
         }
     }
     cases.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(cases)
 }
 
-fn parse(source: &Path, text: &str, is_fault: bool) -> Result<Case> {
+fn parse(source: &Path, text: &str, part: &str) -> Result<Case> {
     let (mut tasks, mut hosts, mut deadlock, mut says) = (None, 1, None, Vec::new());
     for line in text.lines() {
         let directive = ["//@ ", "C@ ", "#@ "].iter().find_map(|start| line.strip_prefix(start));
@@ -55,13 +57,14 @@ fn parse(source: &Path, text: &str, is_fault: bool) -> Result<Case> {
             None => {}
         }
     }
-    let expected = match (is_fault, deadlock) {
-        (true, Some(deadlock)) => Expected::Deadlock(deadlock),
-        (false, None) => Expected::Health,
-        (true, None) => bail!("a fault needs the directive `deadlock`"),
-        (false, Some(_)) => bail!("a program that is well has no directive `deadlock`"),
+    let expected = match (part, deadlock) {
+        ("cases", Some(deadlock)) => Expected::Deadlock(deadlock),
+        ("cases", None) => bail!("a fault needs the directive `deadlock`"),
+        (_, Some(_)) => bail!("this program has no directive `deadlock`"),
+        ("aborted", None) => Expected::Abort,
+        _ => Expected::Health,
     };
-    ensure!(!is_fault || !says.is_empty(), "a fault needs a directive `says`");
+    ensure!(expected == Expected::Health || !says.is_empty(), "a fault needs a directive `says`");
     let name = source.file_stem().context("a name")?.to_string_lossy().into_owned();
     let tasks = tasks.context("the directive `tasks`")?;
     Ok(Case { name, source: source.to_owned(), tasks, hosts, expected, says })
@@ -75,12 +78,12 @@ mod tests {
     fn the_directives_of_all_cases_are_right() {
         assert!(find(&crate::common::root().join("tests/why")).unwrap().len() > 20);
         let path = Path::new("a/b.c");
-        let case = parse(path, "//@ tasks: 2\n//@ deadlock: 0 1\n//@ says: {0}: x\nint main", true).unwrap();
+        let case = parse(path, "//@ tasks: 2\n//@ deadlock: 0 1\n//@ says: {0}: x\nint main", "cases").unwrap();
         assert_eq!((case.name.as_str(), case.tasks, case.expected), ("b", 2, Expected::Deadlock(vec![0, 1])));
         assert_eq!(case.says, ["{0}: x"]);
         for wrong in ["", "//@ tasks: 2", "//@ tasks: 2\n//@ deadlock: 0", "//@ tasks: 2\n//@ other: 0"] {
-            assert!(parse(path, wrong, true).is_err(), "{wrong}");
+            assert!(parse(path, wrong, "cases").is_err(), "{wrong}");
         }
-        assert!(parse(path, "//@ tasks: 1\n//@ deadlock: none", false).is_err());
+        assert!(parse(path, "//@ tasks: 1\n//@ deadlock: none", "healthy").is_err());
     }
 }

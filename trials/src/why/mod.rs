@@ -1,5 +1,6 @@
 //! `cargo xtask why`: programs with planted faults (`tests/why/cases`), of which `pvm why` must name the cause, and programs that
-//! are well (`tests/why/healthy`), which it must never accuse.
+//! are well (`tests/why/healthy`), which it must never accuse. Others have a fault because of which `pvm run --deadlock abort` must end
+//! them (`tests/why/aborted`).
 //!
 //! A case is a C, Fortran or Python program, which is started as often as it has tasks. Lines at its top that begin with `//@`,
 //! `C@` or `#@` say what is expected: see `case.rs`. To add a case, add a file. No verdict depends on time: a fault is looked at until

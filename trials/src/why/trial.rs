@@ -5,7 +5,7 @@ use crate::conform::machine::POLL_INTERVAL;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a fault may need until it shows, on a machine that does much else.
@@ -34,22 +34,61 @@ struct Answer {
 /// Starts the tasks of the case, and looks at them.
 pub fn judge(case: &Case, stage: &dyn Stage) -> Result<()> {
     let mut run = stage.pvm();
-    run.args(["run", "-n", &case.tasks.to_string()]).arg(programs::program(case));
+    // Who looks by the way accuses nobody who is well either.
+    let on_deadlock = if case.expected == Expected::Abort { "abort" } else { "report" };
+    run.args(["run", "-n", &case.tasks.to_string(), "--deadlock", on_deadlock]).arg(programs::program(case));
     run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut run = run.spawn().context("cannot start pvm run")?;
     let result = match &case.expected {
         Expected::Health => stays_well(stage, &mut run),
-        Expected::Deadlock(expected) => shows(case, expected, stage, &mut run),
+        Expected::Abort => has_ended(&mut run, STATE_TIME_MAX),
+        Expected::Deadlock(expected) => shows(case, expected, stage, &mut run).map(|()| None),
     };
     let _ = run.kill();
     let _ = run.wait();
     let mut said = Vec::new();
-    // Tasks that have inherited the other end of the pipe may still live.
-    if let Some(errors) = run.stderr.take().filter(|_| result.is_err()) {
+    if let Some(errors) = run.stderr.take() {
+        // Tasks that have inherited the other end of the pipe may still live.
         let _ = rustix::io::ioctl_fionbio(&errors, true);
         let _ = errors.take(SAID_BYTES_MAX).read_to_end(&mut said);
     }
-    result.with_context(|| format!("pvm run: {}", String::from_utf8_lossy(&said)))
+    let said = in_one_line(&String::from_utf8_lossy(&said));
+    result.and_then(|status| judge_run(case, status, &said)).with_context(|| format!("pvm run: {said}"))
+}
+
+/// Judges the exit status of a run that has ended, and what it has said.
+fn judge_run(case: &Case, status: Option<ExitStatus>, said: &str) -> Result<()> {
+    let code = status.map(|status| status.code());
+    match case.expected {
+        Expected::Deadlock(_) => {}
+        Expected::Health => {
+            ensure!(code == Some(Some(0)), "the program: {status:?}");
+            ensure!(!said.contains("never go on"), "accused by the run");
+        }
+        Expected::Abort => {
+            ensure!(code == Some(Some(3)), "the run: {status:?}");
+            let missing: Vec<&String> = case.says.iter().filter(|words| !said.contains(words.as_str())).collect();
+            ensure!(missing.is_empty(), "not said: {missing:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Waits for the end of the run.
+fn has_ended(run: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    let end = Instant::now() + limit;
+    loop {
+        let status = run.try_wait()?;
+        if status.is_some() {
+            return Ok(status);
+        }
+        ensure!(Instant::now() < end, "the program does not end");
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+fn in_one_line(text: &str) -> String {
+    text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn ask(stage: &dyn Stage) -> Result<Answer> {
@@ -65,7 +104,7 @@ fn ask(stage: &dyn Stage) -> Result<Answer> {
     let tids = tasks.iter().map(|task| task["tid"].as_str().unwrap_or_default().to_owned()).collect();
     let is_stuck = |(_, task): &(usize, &serde_json::Value)| task["deadlock"] == true;
     let stuck = tasks.iter().enumerate().filter(is_stuck).map(|(number, _)| number).collect();
-    Ok(Answer { status, text: text.split_ascii_whitespace().collect::<Vec<_>>().join(" "), tids, stuck })
+    Ok(Answer { status, text: in_one_line(&text), tids, stuck })
 }
 
 /// Looks until the report says what is expected. Fails at once if it accuses others.
@@ -103,15 +142,15 @@ fn with_tids(words: &str, tids: &[String]) -> String {
     tids.iter().enumerate().fold(words.to_owned(), |words, (number, tid)| words.replace(&format!("{{{number}}}"), tid))
 }
 
-/// Looks all the time, and accepts no accusation, until the program has ended well.
-fn stays_well(stage: &dyn Stage, run: &mut Child) -> Result<()> {
+/// Looks all the time, and accepts no accusation, until the program has ended.
+fn stays_well(stage: &dyn Stage, run: &mut Child) -> Result<Option<ExitStatus>> {
     let end = Instant::now() + RUN_TIME_MAX;
     let mut looks = 0;
     loop {
-        if let Some(status) = run.try_wait()? {
-            ensure!(status.success(), "the program: {status}");
+        let status = run.try_wait()?;
+        if status.is_some() {
             ensure!(looks > 0, "the program has ended before anybody could look at it");
-            return Ok(());
+            return Ok(status);
         }
         ensure!(Instant::now() < end, "the program does not end");
         let answer = ask(stage)?;

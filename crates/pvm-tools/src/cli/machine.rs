@@ -99,12 +99,16 @@ pub struct Jobs {
 /// for how long, in which call, and what the task does for which it waits. Names the tasks that can never go on: those that
 /// wait for each other in a circle, and those that wait for a task that has ended. A task is never said to be one of them if it may
 /// still get something. The exit status is 0 if there is no deadlock, 3 if there is one, and 1 if the machine cannot be asked.
+/// With --json and --watch, a line each time.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Why {
     /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,
+    /// Repeat every SECONDS, until an interrupt
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = interval)]
+    pub watch: Option<Duration>,
     /// Only this task and those for which it waits, or the tasks of this job (a number that pvm jobs shows)
     #[arg(value_name = "TASK|JOB")]
     pub of: Option<String>,

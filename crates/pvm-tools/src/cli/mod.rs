@@ -8,7 +8,7 @@ use crate::suggest;
 pub use bench::Bench;
 use clap::{CommandFactory, Parser, Subcommand};
 pub use machine::{CompletionShell, Completions, Conf, Doctor, Down, Drain, Info, Jobs, Ps, Stat, Up, Why};
-pub use run::{BindTo, Guard, MapBy, OnFailure, Program, Run, words};
+pub use run::{BindTo, Guard, MapBy, OnDeadlock, OnFailure, Program, Run, words};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

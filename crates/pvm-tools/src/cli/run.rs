@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The options of `pvm run` that take the next word as their value.
-const WITH_VALUE: [&str; 11] = [
+const WITH_VALUE: [&str; 12] = [
     "-n",
     "-x",
     "--on-failure",
+    "--deadlock",
     "--timeout",
     "--trace",
     "--hosts",
@@ -117,6 +118,10 @@ pub struct Run {
     /// them continue (wait). Without this option, an exit code does not end the other tasks
     #[arg(long, value_name = "WHAT", verbatim_doc_comment)]
     pub on_failure: Option<OnFailure>,
+    /// Look every few seconds whether tasks of the run can never go on, such as two that wait for each other, and say so
+    /// (report), or also end all tasks (abort; the exit status is then 3). See pvm why
+    #[arg(long, value_name = "WHAT", verbatim_doc_comment)]
+    pub deadlock: Option<OnDeadlock>,
     /// End all tasks after this time: seconds, or a number with s, m, h or d
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
@@ -145,6 +150,15 @@ pub enum OnFailure {
     Abort,
     /// All other tasks continue.
     Wait,
+}
+
+/// What `pvm run` does when tasks of the run can never go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnDeadlock {
+    /// All tasks are ended.
+    Abort,
+    /// It says so.
+    Report,
 }
 
 /// Reads a duration such as `90`, `1.5` or `10m`.

@@ -157,7 +157,7 @@ pub fn why(call: &mut Call<'_, '_>, as_json: bool) -> Outcome {
     match why::examine(call.control, of.as_deref()) {
         Ok(found) => {
             call.note(&[if found.has_deadlock() { -1 } else { 0 }]);
-            call.print(&if as_json { found.json() } else { found.text() })?;
+            call.print(&if as_json { json::text(&found.value()) } else { found.text() })?;
             Ok(Flow::Continue)
         }
         Err(why::Error::Code(code)) => finish(call, "pvm_tasks", Err(code)),

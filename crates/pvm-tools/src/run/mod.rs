@@ -4,6 +4,7 @@ pub mod ends;
 mod family;
 pub mod guard;
 mod input;
+mod lookout;
 mod placement;
 mod printer;
 mod report;

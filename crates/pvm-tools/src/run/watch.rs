@@ -2,15 +2,16 @@
 use super::ends::{End, seconds};
 use super::guard::Guard;
 use super::input::Input;
+use super::lookout::Lookout;
 use super::placement::Hosts;
 use super::printer::{Files, Label, Options, Printer, Stream};
 use super::report::Report;
 use super::start::{self, ERRORS_TAG, OUTPUT_TAG};
 use super::tracing::Tracing;
 use super::{EXIT_FAILURE, EXIT_NO_READER, EXIT_SIGNAL_BASE, RunError, family};
-use crate::cli::{self, BindTo, OnFailure, Program};
-use crate::control;
+use crate::cli::{self, BindTo, OnDeadlock, OnFailure, Program};
 use crate::signals::Signals;
+use crate::{control, why};
 use pvm_core::codes::Code;
 use pvm_core::machine::{InputOf, RunPlan};
 use pvm_core::proto::{Reply, Request, RunSettings, TaskEnd};
@@ -70,6 +71,8 @@ pub struct Run<'a> {
     tracing: Option<Tracing>,
     signals: Signals,
     input: Option<Input>,
+    /// Looks whether tasks can never go on, if that was asked for.
+    lookout: Option<Lookout>,
     printer: Printer,
     /// The names of hosts, including lost ones.
     hosts: BTreeMap<Tid, String>,
@@ -129,6 +132,7 @@ impl<'a> Run<'a> {
             tracing,
             signals,
             input: Input::new(readers),
+            lookout: arguments.deadlock.map(|_| Lookout::new(began)),
             printer,
             hosts: names,
             tasks: BTreeMap::new(),
@@ -201,6 +205,7 @@ impl<'a> Run<'a> {
                 return EXIT_FAILURE;
             }
             self.look_at_the_time();
+            self.look_for_deadlocks();
             self.wait();
             for signal in self.signals.take() {
                 self.pass_on(signal);
@@ -221,7 +226,8 @@ impl<'a> Run<'a> {
 
     /// Sleeps until a message, a signal or input arrives, or a time limit is reached.
     fn wait(&mut self) {
-        let next = self.limit.into_iter().chain(self.kill_at).min();
+        let look = self.lookout.as_ref().and_then(Lookout::deadline);
+        let next = self.limit.into_iter().chain(self.kill_at).chain(look).min();
         let timeout = next.map(|when| when.saturating_duration_since(Instant::now()));
         let stdin = io::stdin();
         let mut descriptors: Vec<_> = self.signals.descriptors().collect();
@@ -397,6 +403,25 @@ impl<'a> Run<'a> {
         running.iter().take(NAMED_MAX).for_each(|tid| eprintln!("    {}", self.describe(*tid)));
         if running.len() > NAMED_MAX {
             eprintln!("    and {} more", running.len() - NAMED_MAX);
+        }
+    }
+
+    /// Says which tasks can never go on, and ends the run if `--deadlock` demands it.
+    fn look_for_deadlocks(&mut self) {
+        let Some(lookout) = &mut self.lookout else { return };
+        let tasks = self.known.iter().chain(self.tasks.keys()).copied().collect();
+        let Some(found) = lookout.proceed(self.session, &tasks, Instant::now()) else { return };
+        let count = found.shown().len();
+        let what = if count == 1 { "a task" } else { &format!("{count} tasks") };
+        eprintln!("pvm run: {what} can never go on, seen {} after the start:", seconds(self.began.elapsed()));
+        found.text().lines().for_each(|line| eprintln!("    {line}"));
+        if self.arguments.deadlock == Some(OnDeadlock::Abort) && self.sent.is_none() {
+            eprintln!("pvm run: ending the run (--deadlock abort)");
+            self.lookout = None;
+            if self.status == 0 {
+                self.status = why::DEADLOCK;
+            }
+            self.end_all();
         }
     }
 

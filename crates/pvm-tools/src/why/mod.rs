@@ -4,23 +4,23 @@ mod text;
 mod value;
 
 use crate::control::Control;
-use crate::{cli, look, machine, shape};
+use crate::repeat::{Shown, repeat};
+use crate::{cli, json, look, machine, shape};
 use pvm_core::codes::Code;
 use pvm_core::jobs;
 use pvm_core::proto::{Host, TaskInfo};
 use pvm_core::tid::Tid;
 use pvm_core::waiting::{Obstacle, Outlook, Report, TaskReport, report};
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// The time between two looks.
-const PAUSE: Duration = Duration::from_millis(200);
+pub const PAUSE: Duration = Duration::from_millis(200);
 /// How many looks are taken at most.
-const LOOKS_MAX: usize = 12;
+pub const LOOKS_MAX: usize = 12;
 /// The exit status if there is a deadlock, and if nothing could be found out.
-const DEADLOCK: u8 = 3;
+pub const DEADLOCK: u8 = 3;
 const FAILED: u8 = 1;
 
 /// Why nothing was found out.
@@ -58,19 +58,18 @@ pub struct Found {
 
 /// Runs `pvm why`.
 pub fn run(arguments: &cli::Why) -> ExitCode {
-    machine::visit(ExitCode::from(FAILED), |session| match examine(session, arguments.of.as_deref()) {
-        Ok(found) => {
-            let text = if arguments.json { found.json() } else { found.text() };
-            match std::io::stdout().write_all(text.as_bytes()) {
-                Ok(()) if found.has_deadlock() => ExitCode::from(DEADLOCK),
-                Ok(()) => ExitCode::SUCCESS,
-                Err(_) => ExitCode::from(FAILED),
-            }
-        }
-        Err(error) => {
-            eprintln!("pvm: {error}");
-            ExitCode::from(FAILED)
-        }
+    let failed = ExitCode::from(FAILED);
+    machine::visit(failed, |session| {
+        repeat(session, arguments.watch, failed, |session| {
+            let found = examine(session, arguments.of.as_deref()).map_err(|error| error.to_string())?;
+            let text = match (arguments.json, arguments.watch) {
+                (true, None) => json::text(&found.value()),
+                (true, Some(_)) => format!("{}\n", found.value()),
+                (false, _) => found.text(),
+            };
+            let status = if found.has_deadlock() { ExitCode::from(DEADLOCK) } else { ExitCode::SUCCESS };
+            Ok(Shown { text, status })
+        })
     })
 }
 
@@ -127,6 +126,19 @@ fn awaited(task: &TaskReport) -> Vec<Tid> {
 }
 
 impl Found {
+    /// Returns what is known of those of these tasks that can never go on; `None` if there are none.
+    pub fn stuck(report: Report, hosts: Vec<Host>, of: &BTreeSet<Tid>) -> Option<Found> {
+        let is_stuck = |task: &&TaskReport| matches!(task.outlook, Outlook::Stuck { .. });
+        let stuck = report.tasks.iter().filter(is_stuck).map(|task| task.info.tid);
+        let shown: BTreeSet<Tid> = stuck.filter(|tid| of.contains(tid)).collect();
+        (!shown.is_empty()).then_some(Found { report, hosts, shown })
+    }
+
+    /// Returns the tasks that are shown.
+    pub fn shown(&self) -> &BTreeSet<Tid> {
+        &self.shown
+    }
+
     /// Returns whether one of the shown tasks can never go on.
     pub fn has_deadlock(&self) -> bool {
         self.tasks().any(|task| matches!(task.outlook, Outlook::Stuck { .. }))

@@ -70,7 +70,7 @@ DEADLOCK: a circle of waits: t40002 -> t40003 -> t40002. t40004 waits for that.
 1 task computes.
 ";
     assert_eq!(text, expected);
-    let value: serde_json::Value = serde_json::from_str(&found.json()).unwrap();
+    let value = found.value();
     assert_eq!(value["deadlocks"][0]["tasks"], serde_json::json!(["t40002", "t40003"]));
     assert_eq!(value["tasks"][0]["because"][0], serde_json::json!({ "task": "t40003", "does": "waits" }));
     assert_eq!((&value["sure"], &value["tasks"][3]["state"]), (&true.into(), &"computes".into()));

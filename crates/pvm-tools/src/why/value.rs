@@ -1,7 +1,7 @@
 //! The report as JSON.
 use super::Found;
 use crate::look::state_name;
-use crate::{json, shape};
+use crate::shape;
 use pvm_core::state_line::{Call, Label, Wait, Wanted};
 use pvm_core::tid::Tid;
 use pvm_core::waiting::{Obstacle, Outlook, Peer, TaskReport};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 impl Found {
     /// Returns the report as JSON.
-    pub fn json(&self) -> String {
+    pub fn value(&self) -> Value {
         let names = |tids: &[Tid]| tids.iter().map(Tid::to_string).collect::<Vec<_>>();
         let deadlocks: Vec<Value> = self
             .causes()
@@ -23,12 +23,12 @@ impl Found {
             .collect();
         let silent: Vec<String> =
             self.report.silent.iter().map(|host| shape::host_name(&self.hosts, *host).to_string()).collect();
-        json::text(&json!({
+        json!({
             "tasks": self.tasks().map(|task| self.task(task)).collect::<Vec<_>>(),
             "deadlocks": deadlocks,
             "silent_hosts": silent,
             "sure": !self.report.is_unsure,
-        }))
+        })
     }
 
     fn task(&self, task: &TaskReport) -> Value {
