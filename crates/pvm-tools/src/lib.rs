@@ -28,6 +28,7 @@ mod signals;
 mod stat;
 mod suggest;
 mod timeline;
+mod top;
 mod trace_text;
 mod variables;
 mod wanted;
@@ -65,6 +66,7 @@ pub fn main() -> ExitCode {
         Some(Command::Doctor(arguments)) => doctor::run(arguments),
         Some(Command::Why(arguments)) => why::run(arguments),
         Some(Command::Stat(arguments)) => stat::run(arguments),
+        Some(Command::Top(arguments)) => top::run(arguments),
         Some(Command::Completions(arguments)) => completions::run(arguments),
         Some(Command::Guard(arguments)) => run::guard::run(arguments),
     }

@@ -4,6 +4,33 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
+/// The signals that users send to tasks by name.
+const SIGNALS: [(&str, i32); 9] = [
+    ("HUP", 1),
+    ("INT", 2),
+    ("QUIT", 3),
+    ("KILL", 9),
+    ("USR1", 10),
+    ("USR2", 12),
+    ("TERM", 15),
+    ("CONT", 18),
+    ("STOP", 19),
+];
+/// The largest number of a signal.
+const SIGNAL_MAX: i32 = 64;
+
+/// Returns the number of a signal with this name, with or without `SIG`.
+pub fn by_name(word: &str) -> Option<i32> {
+    let bare = word.strip_prefix("SIG").unwrap_or(word);
+    SIGNALS.iter().find(|(name, _)| *name == bare).map(|(_, number)| *number)
+}
+
+/// Returns the number of a signal that is given by its name, in letters of any size, or by its number.
+pub fn number(word: &str) -> Option<i32> {
+    let number = || word.parse().ok().filter(|number| (1..=SIGNAL_MAX).contains(number));
+    by_name(&word.to_ascii_uppercase()).or_else(number)
+}
+
 /// The caught signals; by default they would end the program.
 pub struct Signals(Vec<(i32, UnixStream)>);
 

@@ -130,6 +130,49 @@ pub struct Stat {
     pub watch: Option<Duration>,
 }
 
+/// Show hosts and tasks live, in the terminal
+///
+/// Sorts the tasks by a column, or shows them below their parents; tasks that can never go on are STUCK. Keys choose a task, say why
+/// it waits (w), and send it signals; h lists the keys. Needs neither colours nor more than ASCII.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Top {
+    /// Print the numbers of one interval, and end
+    #[arg(long)]
+    pub once: bool,
+    /// With --once: print JSON, for programs
+    #[arg(long, requires = "once")]
+    pub json: bool,
+    /// Look again after SECONDS
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    pub interval: Duration,
+    /// Sort the tasks by this; < and > change it
+    #[arg(long, value_name = "COLUMN", default_value = "task")]
+    pub sort: Sort,
+    /// Show each task below its parent; t changes it
+    #[arg(long)]
+    pub tree: bool,
+}
+
+/// By what tasks are sorted: the largest number first, tids upwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// The tid.
+    Task,
+    /// Processor time in a second.
+    Cpu,
+    /// The time that it sleeps in calls.
+    Wait,
+    /// Memory of the process.
+    Memory,
+    /// Unread messages.
+    Unread,
+    /// Messages sent in a second.
+    Sent,
+    /// Messages received in a second.
+    Received,
+}
+
 /// The shortest interval between two looks.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 

@@ -7,7 +7,7 @@ use crate::console;
 use crate::suggest;
 pub use bench::Bench;
 use clap::{CommandFactory, Parser, Subcommand};
-pub use machine::{CompletionShell, Completions, Conf, Doctor, Down, Drain, Info, Jobs, Ps, Stat, Up, Why};
+pub use machine::{CompletionShell, Completions, Conf, Doctor, Down, Drain, Info, Jobs, Ps, Sort, Stat, Top, Up, Why};
 pub use run::{BindTo, Guard, MapBy, OnDeadlock, OnFailure, Program, Run, words};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -106,6 +106,7 @@ pub enum Command {
     Jobs(Jobs),
     Why(Why),
     Stat(Stat),
+    Top(Top),
     Info(Info),
     Doctor(Doctor),
     Completions(Completions),
@@ -155,7 +156,7 @@ mod tests {
         let text = check(&path("mahcines")).unwrap();
         assert!(text.ends_with(&format!("did you mean pvm {}?", path("machines"))), "{text}");
         assert!(check("hlat").unwrap().ends_with("did you mean pvm halt?"));
-        assert!(check("top").unwrap().ends_with("did you mean pvm ps?"));
+        assert!(check("tpo").unwrap().ends_with("did you mean pvm top?"));
         assert!(check("/no/such/folder/it").unwrap().ends_with("pvm --help lists the commands"));
     }
 }

@@ -1,8 +1,8 @@
 //! The short commands.
 use super::{Call, Flow, options, trace};
 use crate::control::{self, own_message};
-use crate::shape;
 use crate::words::leading_number;
+use crate::{shape, signals};
 use pvm_core::codes::{self, Code};
 use pvm_core::encoding;
 use pvm_core::hostfile;
@@ -17,18 +17,6 @@ use std::time::{Duration, Instant};
 const RESET_WAIT: Duration = Duration::from_secs(2);
 /// The pause between two checks whether the tasks have ended.
 const RESET_PAUSE: Duration = Duration::from_millis(10);
-/// The signals that `sig` accepts by name.
-const SIGNALS: [(&str, i32); 9] = [
-    ("HUP", 1),
-    ("INT", 2),
-    ("QUIT", 3),
-    ("KILL", 9),
-    ("USR1", 10),
-    ("USR2", 12),
-    ("TERM", 15),
-    ("CONT", 18),
-    ("STOP", 19),
-];
 /// The signal that `kill` sends.
 const TERMINATE: i32 = 15;
 
@@ -239,9 +227,7 @@ fn terminate_children(call: &mut Call<'_, '_>, parent: Tid) -> io::Result<()> {
 
 pub fn sig(call: &mut Call<'_, '_>, _json: bool) -> Outcome {
     let word = call.words[1].as_str();
-    let bare = word.strip_prefix("SIG").unwrap_or(word);
-    let number = SIGNALS.iter().find(|(name, _)| *name == bare).map(|(_, number)| *number);
-    let number = number.unwrap_or_else(|| leading_number(word));
+    let number = signals::by_name(word).unwrap_or_else(|| leading_number(word));
     for word in &call.words[2..] {
         signal(call, shape::parse_tid(word), number)?;
     }

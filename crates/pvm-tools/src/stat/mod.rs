@@ -8,12 +8,13 @@ use crate::control::Control;
 use crate::repeat::{Shown, repeat};
 use crate::{cli, json, look, machine};
 use pvm_core::codes::Code;
+use pvm_core::proto::Host;
 use pvm_core::waiting::Look;
-use rows::Stat;
+pub use rows::{Rates, Stat, TaskRow};
 use std::process::ExitCode;
 use std::time::Instant;
-use text::text;
-use value::value;
+pub use text::{number, text};
+pub use value::value;
 
 /// Runs `pvm stat`.
 pub fn run(arguments: &cli::Stat) -> ExitCode {
@@ -41,18 +42,27 @@ fn shown(stat: &Stat, arguments: &cli::Stat) -> String {
 
 /// Compares each look with the one before.
 #[derive(Default)]
-struct Watch {
-    before: Option<(Look, Instant)>,
+pub struct Watch {
+    looks: Vec<Look>,
+    taken: Option<Instant>,
 }
 
 impl Watch {
-    fn look(&mut self, control: &mut dyn Control) -> Result<Stat, Code> {
+    /// Looks at all hosts.
+    pub fn look(&mut self, control: &mut dyn Control) -> Result<Stat, Code> {
         let (look, hosts) = look::take(control)?;
+        Ok(self.add(look, &hosts))
+    }
+
+    /// Takes a look. Returns the numbers since the look before.
+    pub fn add(&mut self, look: Look, hosts: &[Host]) -> Stat {
         let now = Instant::now();
-        let before = self.before.take().map(|(look, when)| (look, now.duration_since(when)));
-        let stat = Stat::new(&look, &hosts, before.as_ref().map(|(look, interval)| (look, *interval)));
-        self.before = Some((look, now));
-        Ok(stat)
+        let interval = self.taken.replace(now).map(|before| now.duration_since(before));
+        self.looks.push(look);
+        if self.looks.len() > 2 {
+            self.looks.remove(0);
+        }
+        Stat::new(&self.looks, hosts, interval)
     }
 }
 

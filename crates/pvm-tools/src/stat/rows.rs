@@ -4,7 +4,7 @@ use crate::shape;
 use pvm_core::host_look::{Count, HostLoad, TaskLook, Traffic};
 use pvm_core::proto::{Host, TaskInfo};
 use pvm_core::tid::Tid;
-use pvm_core::waiting::{Look, report};
+use pvm_core::waiting::{Look, Outlook, TaskReport, report};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use std::time::Duration;
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// All numbers.
+#[derive(Default)]
 pub struct Stat {
     pub hosts: Vec<HostRow>,
     pub tasks: Vec<TaskRow>,
@@ -34,6 +35,8 @@ pub struct TaskRow {
     pub info: TaskInfo,
     pub host: String,
     pub state: &'static str,
+    /// Whether two looks show that it can never go on.
+    pub is_stuck: bool,
     /// `None` if its daemon cannot see the process.
     pub process: Option<Process>,
     pub unread: u32,
@@ -57,21 +60,35 @@ pub struct Rates {
     pub received: [f64; 2],
 }
 
+impl TaskRow {
+    /// Returns the name of its program, without directories.
+    pub fn program(&self) -> String {
+        let name = String::from_utf8_lossy(&self.info.name);
+        name.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+
+    /// Returns the word for what it does.
+    pub fn state_shown(&self) -> &'static str {
+        if self.is_stuck { "STUCK" } else { self.state }
+    }
+}
+
 impl Stat {
-    /// Makes the numbers out of a look, and one before, if there is one, with the time between both.
-    pub fn new(look: &Look, hosts: &[Host], before: Option<(&Look, Duration)>) -> Stat {
-        let earlier: BTreeMap<Tid, (&TaskLook, u64)> = before.iter().flat_map(|(look, _)| tasks_of(look)).collect();
-        let interval = before.map(|(_, interval)| interval);
-        let reports = report(std::slice::from_ref(look)).tasks;
-        let states: BTreeMap<Tid, &'static str> =
-            reports.iter().map(|task| (task.info.tid, state_name(&task.state))).collect();
+    /// Makes the numbers out of a look, or of two with the time between both, the older one first.
+    pub fn new(looks: &[Look], hosts: &[Host], interval: Option<Duration>) -> Stat {
+        let [before @ .., look] = looks else { return Stat::default() };
+        let earlier: BTreeMap<Tid, (&TaskLook, u64)> = before.iter().flat_map(tasks_of).collect();
+        let reports: BTreeMap<Tid, TaskReport> =
+            report(looks).tasks.into_iter().map(|task| (task.info.tid, task)).collect();
         let row = |(tid, (task, now_ns)): (Tid, (&TaskLook, u64))| {
             let rates = earlier.get(&tid).zip(interval);
+            // Only programs have one.
+            let report = reports.get(&tid)?;
             Some(TaskRow {
                 info: task.info.clone(),
                 host: shape::host_name(hosts, task.info.host),
-                // Only programs have one.
-                state: states.get(&tid)?,
+                state: state_name(&report.state),
+                is_stuck: matches!(report.outlook, Outlook::Stuck { .. }),
                 process: task.process.map(|process| Process {
                     cpu_seconds: process.ticks as f64 / TICKS_PER_SECOND,
                     memory_bytes: process.memory_bytes,
@@ -97,6 +114,12 @@ impl Stat {
             tasks,
             interval,
         }
+    }
+
+    /// Puts the tasks into this order, in which each place stands once.
+    pub fn reorder(&mut self, places: &[usize]) {
+        let mut tasks: Vec<Option<TaskRow>> = std::mem::take(&mut self.tasks).into_iter().map(Some).collect();
+        self.tasks = places.iter().filter_map(|place| tasks.get_mut(*place)?.take()).collect();
     }
 
     /// Returns how much all tasks have sent by each route.

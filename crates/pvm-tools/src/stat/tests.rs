@@ -36,7 +36,7 @@ fn hosts() -> Vec<Host> {
 #[test]
 fn one_look_shows_totals() {
     let look = look(5_000_000_000, vec![task(2, 7000, 150, false), task(3, 0, 0, true)]);
-    let stat = Stat::new(&look, &hosts(), None);
+    let stat = Stat::new(&[look], &hosts(), None);
     let expected = "\
 HOST              LOAD CORES    MEMORY      FREE  TASKS WAITING
 alfa              0.59     2       24G      5.0G      2       1
@@ -62,7 +62,7 @@ sent by route: memory 7.0k messages, 7.0M bytes
 fn two_looks_show_rates() {
     let before = look(5_000_000_000, vec![task(2, 100, 100, false), task(3, 5, 0, true)]);
     let after = look(7_000_000_000, vec![task(2, 4100, 200, false), task(3, 5, 0, true), task(4, 9, 9, false)]);
-    let stat = Stat::new(&after, &hosts(), Some((&before, Duration::from_secs(2))));
+    let stat = Stat::new(&[before, after], &hosts(), Some(Duration::from_secs(2)));
     let text = text(&stat);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[4], "TASK      PROGRAM         STATE      %CPU  %WAIT  SENT/s BYTES/s  RECV/s BYTES/s");
@@ -74,5 +74,5 @@ fn two_looks_show_rates() {
 
 #[test]
 fn without_tasks_the_text_says_what_to_do() {
-    assert!(text(&Stat::new(&look(1, Vec::new()), &hosts(), None)).contains("no tasks (pvm run starts a program)\n"));
+    assert!(text(&Stat::new(&[look(1, Vec::new())], &hosts(), None)).contains("no tasks (pvm run starts a program)\n"));
 }

@@ -51,12 +51,11 @@ fn task_line(stat: &Stat, task: &TaskRow) -> String {
         (None, _) => totals(task),
     };
     let [cpu, wait, sent, sent_bytes, received, received_bytes] = numbers;
-    let name = String::from_utf8_lossy(&task.info.name);
-    let program = short(name.rsplit('/').next().unwrap_or_default());
+    let program = short(&task.program());
     format!(
         "{:<9} {program:<NAME_LEN$} {:<8} {cpu:>6} {wait:>6} {sent:>7} {sent_bytes:>6} {received:>7} {received_bytes:>6}\n",
         task.info.tid.to_string(),
-        task.state
+        task.state_shown()
     )
 }
 
@@ -105,7 +104,7 @@ fn short(name: &str) -> String {
 }
 
 /// Returns a number with at most five characters: thousands have a letter.
-fn number(number: f64) -> String {
+pub fn number(number: f64) -> String {
     let mut number = number;
     for unit in ["", "k", "M", "G", "T", "P"] {
         if number < 999.5 {

@@ -32,6 +32,7 @@ fn task(task: &TaskRow) -> Value {
         "host": task.host,
         "command": String::from_utf8_lossy(&task.info.name),
         "state": task.state,
+        "deadlock": task.is_stuck,
         "cpu_seconds": process.map(|process| process.cpu_seconds),
         "memory_bytes": process.map(|process| process.memory_bytes),
         "unread": task.unread,
