@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: shows hpvm at work. Starts a virtual machine on this host, runs a real parallel program on it
 //! (`examples/farm`) with more and more workers, kills one of the workers, then runs it over four hosts, all but one of
-//! which are lost, and measures messages. Only the pictures remain.
+//! which are lost, measures messages, and explains a program that hangs. Only the pictures remain.
+mod deadlock;
 mod farm;
 mod ground;
 mod losses;
@@ -40,6 +41,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let over_hosts = losses::show(&Peace::paint(seconds, SAMPLES)?)?;
     println!("\nHow fast messages are, beside the limit of the machine:");
     speed::show()?;
+    println!("\nA program that hangs: two tasks, of which each waits for the other one.");
+    deadlock::show()?;
     println!(
         "\nThe virtual machines are gone, nothing is left of them. {:.0} s since the build.",
         began.elapsed().as_secs_f64()
@@ -69,6 +72,7 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
         None => checks.check(&format!("{name}, each a network namespace"), losses::in_namespaces(&peace)),
     }
     checks.check(&format!("{name}, each a daemon on this host"), losses::on_this_host(&peace));
+    checks.check("pvm why explains a program that hangs", deadlock::show());
     // Nobody needs the pictures of a test.
     [picture, losses::picture()?].iter().for_each(|path| drop(std::fs::remove_file(path)));
     Ok(checks.counts())
