@@ -14,7 +14,7 @@ const REST: Duration = Duration::from_secs(5);
 /// Looks at the machine while the run goes on.
 pub struct Lookout {
     stage: Stage,
-    /// The last look of this examination, and how many it has had.
+    /// The last look of this examination, and how many pairs it has compared.
     earlier: Option<Look>,
     looks: usize,
     /// The tasks that were said to be stuck.
@@ -60,16 +60,20 @@ impl Lookout {
 
     /// Compares a look with the one before.
     fn compare(&mut self, look: Look, hosts: Vec<Host>, tasks: &BTreeSet<Tid>, now: Instant) -> Option<Found> {
+        let Some(earlier) = self.earlier.take() else {
+            (self.earlier, self.stage) = (Some(look), Stage::Rests(now + PAUSE));
+            return None;
+        };
         self.looks += 1;
-        let report = self.earlier.take().map(|earlier| report(&[earlier, look.clone()]));
-        let is_unsure = report.as_ref().is_none_or(|report| report.is_unsure);
-        if is_unsure && self.looks < LOOKS_MAX {
-            self.earlier = Some(look);
-            self.stage = Stage::Rests(now + PAUSE);
+        let pair = [earlier, look];
+        let report = report(&pair);
+        if report.is_unsure && self.looks + 1 < LOOKS_MAX {
+            let [_, look] = pair;
+            (self.earlier, self.stage) = (Some(look), Stage::Rests(now + PAUSE));
             return None;
         }
         self.looks = 0;
-        let found = Found::stuck(report?, hosts, tasks)?;
+        let found = Found::stuck(report, hosts, tasks)?;
         let is_new = !found.shown().is_subset(&self.said);
         self.said.extend(found.shown());
         is_new.then_some(found)

@@ -55,7 +55,7 @@ fn once(session: &mut Session, arguments: &cli::Top) -> ExitCode {
 fn live(session: &mut Session, arguments: &cli::Top) -> ExitCode {
     let end = Signals::catch_all(&[SIGTERM, SIGHUP]).and_then(|signals| {
         let mut terminal = ratatui::try_init()?;
-        let end = Top::new(arguments).watch(session, &mut terminal, signals);
+        let end = Top::new(arguments).show(session, &mut terminal, signals);
         ratatui::restore();
         end
     });
@@ -99,7 +99,7 @@ impl Top {
     }
 
     /// Shows the machine until the user leaves. Returns why it ended if it was something else.
-    fn watch(
+    fn show(
         &mut self,
         session: &mut Session,
         terminal: &mut DefaultTerminal,
