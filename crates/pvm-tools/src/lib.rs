@@ -21,6 +21,7 @@ mod list;
 mod look;
 mod machine;
 mod measures;
+mod monitor;
 mod repeat;
 mod run;
 mod shape;
@@ -67,6 +68,7 @@ pub fn main() -> ExitCode {
         Some(Command::Why(arguments)) => why::run(arguments),
         Some(Command::Stat(arguments)) => stat::run(arguments),
         Some(Command::Top(arguments)) => top::run(arguments),
+        Some(Command::Monitor(arguments)) => monitor::run(arguments),
         Some(Command::Completions(arguments)) => completions::run(arguments),
         Some(Command::Guard(arguments)) => run::guard::run(arguments),
     }

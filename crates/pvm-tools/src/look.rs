@@ -83,6 +83,44 @@ impl Pending {
     }
 }
 
+/// Looks again and again while its command does other things.
+pub enum Looker {
+    /// The next look is taken then.
+    Rests(Instant),
+    /// A look is being taken; the next one is taken then.
+    Looks(Pending, Instant),
+}
+
+impl Looker {
+    /// Returns when [`Looker::proceed`] has something to do, even if no answer comes.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self {
+            Looker::Rests(until) => Some(*until),
+            Looker::Looks(pending, _) => pending.deadline(),
+        }
+    }
+
+    /// Proceeds. A look that begins now is followed by the next one after `rest`. Returns a look that has been taken.
+    pub fn proceed(&mut self, session: &mut Session, now: Instant, rest: Duration) -> Option<(Look, Vec<Host>)> {
+        match std::mem::replace(self, Looker::Rests(now + rest)) {
+            Looker::Rests(until) if now < until => *self = Looker::Rests(until),
+            Looker::Rests(_) => {
+                if let Some(pending) = Pending::begin(session) {
+                    *self = Looker::Looks(pending, now + rest);
+                }
+            }
+            Looker::Looks(pending, next) => match pending.proceed(session, now)? {
+                Err(pending) => *self = Looker::Looks(pending, next),
+                Ok(look) => {
+                    *self = Looker::Rests(next);
+                    return Some(look);
+                }
+            },
+        }
+        None
+    }
+}
+
 /// Returns the word for a state.
 pub fn state_name(state: &State) -> &'static str {
     match state {

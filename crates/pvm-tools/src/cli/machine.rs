@@ -154,6 +154,34 @@ pub struct Top {
     pub tree: bool,
 }
 
+/// Show hosts and tasks in a browser, live or as they were in a recorded run
+///
+/// Prints a link; it opens the page once, and then the next one is printed. The page shows who waits for whom, what tasks did when,
+/// hosts, messages and groups. With FILE, it shows a run of pvm run --record or --trace. Only this computer can reach the page, and
+/// only with the link. From another one: ssh -L 8000:127.0.0.1:PORT HOST, and the link with port 8000.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Monitor {
+    /// Port on this computer; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value = "0")]
+    pub port: u16,
+    /// Listen on this Unix socket instead (for ssh -L)
+    #[arg(long, value_name = "PATH", conflicts_with = "port")]
+    pub socket: Option<PathBuf>,
+    /// Let programs read /metrics (OpenMetrics) and /record with the token in this file: "Authorization: Bearer TOKEN"
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Look again after SECONDS
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    pub interval: Duration,
+    /// Write the page with the recorded run to this file, for any browser, and end
+    #[arg(long, value_name = "FILE.html", requires = "file")]
+    pub save: Option<PathBuf>,
+    /// A recorded run
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
 /// By what tasks are sorted: the largest number first, tids upwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Sort {

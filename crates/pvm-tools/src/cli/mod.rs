@@ -7,7 +7,9 @@ use crate::console;
 use crate::suggest;
 pub use bench::Bench;
 use clap::{CommandFactory, Parser, Subcommand};
-pub use machine::{CompletionShell, Completions, Conf, Doctor, Down, Drain, Info, Jobs, Ps, Sort, Stat, Top, Up, Why};
+pub use machine::{
+    CompletionShell, Completions, Conf, Doctor, Down, Drain, Info, Jobs, Monitor, Ps, Sort, Stat, Top, Up, Why,
+};
 pub use run::{BindTo, Guard, MapBy, OnDeadlock, OnFailure, Program, Run, words};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -107,6 +109,7 @@ pub enum Command {
     Why(Why),
     Stat(Stat),
     Top(Top),
+    Monitor(Monitor),
     Info(Info),
     Doctor(Doctor),
     Completions(Completions),

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The options of `pvm run` that take the next word as their value.
-const WITH_VALUE: [&str; 12] = [
+const WITH_VALUE: [&str; 13] = [
     "-n",
     "-x",
     "--on-failure",
     "--deadlock",
     "--timeout",
+    "--record",
     "--trace",
     "--hosts",
     "--hostfile",
@@ -125,7 +126,10 @@ pub struct Run {
     /// End all tasks after this time: seconds, or a number with s, m, h or d
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
-    /// Write a timeline of the tasks to this file, for Perfetto or Chrome
+    /// Write what hosts and tasks do each second to this file, for pvm monitor; costs the tasks nothing
+    #[arg(long, value_name = "FILE.json", conflicts_with = "trace")]
+    pub record: Option<PathBuf>,
+    /// Write that and each call and message to this file, for pvm monitor, Perfetto or Chrome
     #[arg(long, value_name = "FILE.json")]
     pub trace: Option<PathBuf>,
     /// Run on these hosts only: a list with ranges (a,b,n[1-4]); a:4 gets four tasks in each round over the hosts.

@@ -1,5 +1,5 @@
 //! `--deadlock`: looks from time to time whether tasks of the run can never go on.
-use crate::look::Pending;
+use crate::look::Looker;
 use crate::why::{Found, LOOKS_MAX, PAUSE};
 use pvm_core::proto::Host;
 use pvm_core::tid::Tid;
@@ -13,7 +13,7 @@ const REST: Duration = Duration::from_secs(5);
 
 /// Looks at the machine while the run goes on.
 pub struct Lookout {
-    stage: Stage,
+    looker: Looker,
     /// The last look of this examination, and how many pairs it has compared.
     earlier: Option<Look>,
     looks: usize,
@@ -21,47 +21,27 @@ pub struct Lookout {
     said: BTreeSet<Tid>,
 }
 
-enum Stage {
-    /// The next look is taken then.
-    Rests(Instant),
-    Looks(Pending),
-}
-
 impl Lookout {
     /// Begins to watch a run that starts now.
     pub fn new(now: Instant) -> Lookout {
-        Lookout { stage: Stage::Rests(now + REST), earlier: None, looks: 0, said: BTreeSet::new() }
+        Lookout { looker: Looker::Rests(now + REST), earlier: None, looks: 0, said: BTreeSet::new() }
     }
 
     /// Returns when [`Lookout::proceed`] has something to do, even if no answer comes.
     pub fn deadline(&self) -> Option<Instant> {
-        match &self.stage {
-            Stage::Rests(until) => Some(*until),
-            Stage::Looks(pending) => pending.deadline(),
-        }
+        self.looker.deadline()
     }
 
     /// Proceeds. Returns what is known of tasks of the run that can never go on, if there are some of which that was not said.
     pub fn proceed(&mut self, session: &mut Session, tasks: &BTreeSet<Tid>, now: Instant) -> Option<Found> {
-        match std::mem::replace(&mut self.stage, Stage::Rests(now + REST)) {
-            Stage::Rests(until) if now < until => self.stage = Stage::Rests(until),
-            Stage::Rests(_) => {
-                if let Some(pending) = Pending::begin(session) {
-                    self.stage = Stage::Looks(pending);
-                }
-            }
-            Stage::Looks(pending) => match pending.proceed(session, now)? {
-                Err(pending) => self.stage = Stage::Looks(pending),
-                Ok((look, hosts)) => return self.compare(look, hosts, tasks, now),
-            },
-        }
-        None
+        let (look, hosts) = self.looker.proceed(session, now, REST)?;
+        self.compare(look, hosts, tasks, now)
     }
 
     /// Compares a look with the one before.
     fn compare(&mut self, look: Look, hosts: Vec<Host>, tasks: &BTreeSet<Tid>, now: Instant) -> Option<Found> {
         let Some(earlier) = self.earlier.take() else {
-            (self.earlier, self.stage) = (Some(look), Stage::Rests(now + PAUSE));
+            (self.earlier, self.looker) = (Some(look), Looker::Rests(now + PAUSE));
             return None;
         };
         self.looks += 1;
@@ -69,7 +49,7 @@ impl Lookout {
         let report = report(&pair);
         if report.is_unsure && self.looks + 1 < LOOKS_MAX {
             let [_, look] = pair;
-            (self.earlier, self.stage) = (Some(look), Stage::Rests(now + PAUSE));
+            (self.earlier, self.looker) = (Some(look), Looker::Rests(now + PAUSE));
             return None;
         }
         self.looks = 0;

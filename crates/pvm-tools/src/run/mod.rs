@@ -7,9 +7,9 @@ mod input;
 mod lookout;
 mod placement;
 mod printer;
+mod recording;
 mod report;
 pub mod start;
-mod tracing;
 mod watch;
 
 use crate::cli::{self, MapBy};

@@ -5,9 +5,9 @@ use super::input::Input;
 use super::lookout::Lookout;
 use super::placement::Hosts;
 use super::printer::{Files, Label, Options, Printer, Stream};
+use super::recording::Recording;
 use super::report::Report;
 use super::start::{self, ERRORS_TAG, OUTPUT_TAG};
-use super::tracing::Tracing;
 use super::{EXIT_FAILURE, EXIT_NO_READER, EXIT_SIGNAL_BASE, RunError, family};
 use crate::cli::{self, BindTo, OnDeadlock, OnFailure, Program};
 use crate::signals::Signals;
@@ -68,7 +68,7 @@ pub struct Run<'a> {
     session: &'a mut Session,
     guard: &'a mut Guard,
     arguments: &'a cli::Run,
-    tracing: Option<Tracing>,
+    recording: Option<Recording>,
     signals: Signals,
     input: Option<Input>,
     /// Looks whether tasks can never go on, if that was asked for.
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
             session.task().collect_raw_output(context, tag);
         }
         let printer = printer(arguments)?;
-        let tracing = Tracing::start(session, arguments.trace.as_ref(), context)?;
+        let recording = Recording::start(session, arguments, context)?;
         let names = control::hosts(session)?.0.into_iter().map(|host| (host.tid, host.name)).collect();
         let terminal = arguments.wants_terminal().unwrap_or_else(|| io::stdout().is_terminal());
         let run = RunSettings { group: true, errors_tag: ERRORS_TAG, terminal };
@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
             InputOf::Task(number) => &tids[number as usize..=number as usize],
         };
         let mut run = Run {
-            tracing,
+            recording,
             signals,
             input: Input::new(readers),
             lookout: arguments.deadlock.map(|_| Lookout::new(began)),
@@ -163,10 +163,10 @@ impl<'a> Run<'a> {
             // tasks.
             let _ = self.signal_all(SIGKILL);
         }
-        self.take_traces();
-        if let Some(tracing) = self.tracing {
-            let path = tracing.path.display().to_string();
-            if let Err(error) = tracing.finish() {
+        self.record();
+        if let Some(recording) = self.recording {
+            let path = recording.path.display().to_string();
+            if let Err(error) = recording.finish() {
                 eprintln!("pvm run: {path}: {error}");
             }
         }
@@ -175,12 +175,12 @@ impl<'a> Run<'a> {
         Outcome { status, ending: self.known.into_iter().collect(), is_left, report: self.report }
     }
 
-    /// Writes the traces that have arrived. If the file cannot be written, the timeline ends, but not the run.
-    fn take_traces(&mut self) {
-        let Some(tracing) = &mut self.tracing else { return };
-        if let Err(error) = tracing.take(self.session) {
-            eprintln!("pvm run: {}: {error}", tracing.path.display());
-            self.tracing = None;
+    /// Writes the looks and traces that have arrived. If the file cannot be written, the timeline ends, but not the run.
+    fn record(&mut self) {
+        let Some(recording) = &mut self.recording else { return };
+        if let Err(error) = recording.take(self.session) {
+            eprintln!("pvm run: {}: {error}", recording.path.display());
+            self.recording = None;
         }
     }
 
@@ -193,7 +193,7 @@ impl<'a> Run<'a> {
                 return EXIT_NO_READER;
             }
             self.take_answers();
-            self.take_traces();
+            self.record();
             self.say_why_the_machine_ends();
             if self.tasks.values().all(|task| task.silent && task.asked.is_none()) {
                 return self.status;
@@ -227,7 +227,8 @@ impl<'a> Run<'a> {
     /// Sleeps until a message, a signal or input arrives, or a time limit is reached.
     fn wait(&mut self) {
         let look = self.lookout.as_ref().and_then(Lookout::deadline);
-        let next = self.limit.into_iter().chain(self.kill_at).chain(look).min();
+        let record = self.recording.as_ref().and_then(Recording::deadline);
+        let next = self.limit.into_iter().chain(self.kill_at).chain(look).chain(record).min();
         let timeout = next.map(|when| when.saturating_duration_since(Instant::now()));
         let stdin = io::stdin();
         let mut descriptors: Vec<_> = self.signals.descriptors().collect();

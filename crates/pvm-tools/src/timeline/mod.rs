@@ -3,13 +3,20 @@
 //!
 //! A slice is written when its call ends, an arrow when both of its ends are known. At the end of the run the open
 //! slices are closed, so that the file is complete, whatever happened to the tasks.
+//!
+//! Looks at the machine are events, too: `pvm monitor` shows them, other programs pass over them.
 mod arguments;
 mod flows;
+pub mod looks;
+pub mod patch;
 
 use flows::{Flows, Message, Point};
+use looks::Looks;
 use pvm_core::events::{self, Datum, Event, MASK_CHARACTERS};
+use pvm_core::proto::Host;
 use pvm_core::tid::{LOCAL_MASK, Tid};
 use pvm_core::trace::{Moment, Part, Record, Stamp, UserItems, Value};
+use pvm_core::waiting::Look;
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -49,18 +56,31 @@ pub struct Timeline<W: Write> {
     first: bool,
     tracks: BTreeMap<Tid, Track>,
     flows: Flows,
+    looks: Looks,
 }
 
 impl<W: Write> Timeline<W> {
     /// Begins to write; times count from `start`.
     pub fn new(mut out: W, start: Stamp) -> io::Result<Timeline<W>> {
         write!(out, "{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
-        Ok(Timeline { out, base: start.microseconds(), first: true, tracks: BTreeMap::new(), flows: Flows::default() })
+        let base = start.microseconds();
+        let (tracks, flows, looks) = (BTreeMap::new(), Flows::default(), Looks::default());
+        let mut timeline = Timeline { out, base, first: true, tracks, flows, looks };
+        timeline.write(&start_event(base))?;
+        Ok(timeline)
     }
 
     /// Names a host.
     pub fn host(&mut self, tid: Tid, name: &str) -> io::Result<()> {
         self.write(&json!({ "ph": "M", "name": "process_name", "pid": process(tid), "args": { "name": name } }))
+    }
+
+    /// Adds a look at the machine that was taken at this time.
+    pub fn look(&mut self, look: Look, hosts: &[Host], taken: Stamp) -> io::Result<()> {
+        let at = taken.microseconds() - self.base;
+        let event = self.looks.event(look, hosts, at);
+        self.write(&event)?;
+        self.out.flush()
     }
 
     /// Handles a part of a trace message from `from`.
@@ -233,6 +253,7 @@ impl<W: Write> Timeline<W> {
         let (from, to) = (place(message.src), place(message.dst));
         self.write(&json!({
             "ph": "s", "id": id, "name": "message", "cat": "message", "pid": from.0, "tid": from.1, "ts": start,
+            "args": { "tag": message.tag },
         }))?;
         // The clocks of two hosts may differ, but an arrow must not go back in time.
         let end = end.max(start);
@@ -240,6 +261,11 @@ impl<W: Write> Timeline<W> {
             "ph": "f", "bp": "e", "id": id, "name": "message", "cat": "message", "pid": to.0, "tid": to.1, "ts": end,
         }))
     }
+}
+
+/// Returns the event that says when a timeline starts, in microseconds since 1970.
+pub fn start_event(base: i64) -> serde_json::Value {
+    json!({ "ph": "M", "name": "start", "pid": 0, "args": { "microseconds": base } })
 }
 
 /// Returns the receivers of the message that a call sends.

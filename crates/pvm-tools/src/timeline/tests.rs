@@ -103,7 +103,9 @@ fn tasks_and_hosts_have_names_and_events_of_programs_their_values() {
         UserItems { kind: 1, array: true, bytes: b"words".to_vec(), count: 5 },
     ];
     let events = timeline(vec![Part::Record(new), Part::User(stamp, items)]);
-    let names: Vec<_> = of_kind(&events, "M").iter().map(|event| event["args"]["name"].clone()).collect();
+    let [start, names @ ..] = &of_kind(&events, "M")[..] else { panic!("no start") };
+    assert!(start["args"]["microseconds"].is_i64(), "{start}");
+    let names: Vec<_> = names.iter().map(|event| event["args"]["name"].clone()).collect();
     assert_eq!(names, ["alfa", "t40002 prog"]);
     assert_eq!(of_kind(&events, "i")[0]["args"], json!({ "0": -5, "1": [1, 2], "2": "words" }));
 }

@@ -3,7 +3,7 @@ mod draw;
 mod order;
 mod view;
 
-use crate::look::Pending;
+use crate::look::Looker;
 use crate::signals::Signals;
 use crate::stat::{self, Stat, Watch};
 use crate::{cli, json, machine, repeat, why};
@@ -76,15 +76,9 @@ fn live(session: &mut Session, arguments: &cli::Top) -> ExitCode {
 struct Top {
     interval: Duration,
     watch: Watch,
-    stage: Stage,
+    looker: Looker,
     stat: Stat,
     view: View,
-}
-
-enum Stage {
-    /// The next look is taken then.
-    Rests(Instant),
-    Looks(Pending, Instant),
 }
 
 impl Top {
@@ -92,7 +86,7 @@ impl Top {
         Top {
             interval: arguments.interval,
             watch: Watch::default(),
-            stage: Stage::Rests(Instant::now()),
+            looker: Looker::Rests(Instant::now()),
             stat: Stat::default(),
             view: View::new(arguments.sort, arguments.tree),
         }
@@ -134,31 +128,14 @@ impl Top {
 
     /// Returns how long nothing is to be done.
     fn pause(&self, now: Instant) -> Duration {
-        let until = match &self.stage {
-            Stage::Rests(until) => Some(*until),
-            Stage::Looks(pending, _) => pending.deadline(),
-        };
+        let until = self.looker.deadline();
         until.map_or(SIZE_PAUSE, |until| until.saturating_duration_since(now).min(SIZE_PAUSE))
     }
 
     /// Begins a look, or takes what has come of it.
     fn proceed(&mut self, session: &mut Session, now: Instant) {
-        let next = Stage::Rests(now + self.interval);
-        match std::mem::replace(&mut self.stage, next) {
-            Stage::Rests(until) if now < until => self.stage = Stage::Rests(until),
-            Stage::Rests(_) => {
-                if let Some(pending) = Pending::begin(session) {
-                    self.stage = Stage::Looks(pending, now);
-                }
-            }
-            Stage::Looks(pending, begun) => match pending.proceed(session, now) {
-                Some(Err(pending)) => self.stage = Stage::Looks(pending, begun),
-                Some(Ok((look, hosts))) => {
-                    self.stat = self.watch.add(look, &hosts);
-                    self.stage = Stage::Rests(begun + self.interval);
-                }
-                None => {}
-            },
+        if let Some((look, hosts)) = self.looker.proceed(session, now, self.interval) {
+            self.stat = self.watch.add(look, &hosts);
         }
     }
 

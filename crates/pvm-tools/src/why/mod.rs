@@ -14,6 +14,7 @@ use pvm_core::waiting::{Obstacle, Outlook, Report, TaskReport, report};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
+pub use value::call;
 
 /// The time between two looks.
 pub const PAUSE: Duration = Duration::from_millis(200);
@@ -115,8 +116,13 @@ fn chosen(report: &Report, word: &str) -> Result<BTreeSet<Tid>, Error> {
     Ok(shown)
 }
 
+/// Returns what is said of a task, if it waits.
+pub fn sentence(task: &TaskReport) -> Option<String> {
+    task.state.wait().map(|wait| text::sentence(task, wait))
+}
+
 /// Returns the tasks for which a task waits by name.
-fn awaited(task: &TaskReport) -> Vec<Tid> {
+pub fn awaited(task: &TaskReport) -> Vec<Tid> {
     let tids = task.obstacles.iter().flat_map(|obstacle| match obstacle {
         Obstacle::Peer(tid, _) => vec![*tid],
         Obstacle::Members { missing, .. } => missing.iter().map(|(tid, _)| *tid).collect(),
@@ -149,13 +155,32 @@ impl Found {
         self.report.tasks.iter().filter(|task| self.shown.contains(&task.info.tid))
     }
 
-    /// Returns the causes of deadlocks that concern the shown tasks.
-    fn causes(&self) -> impl Iterator<Item = (usize, &Vec<Tid>)> {
-        let concerns = |number: usize| {
-            self.tasks().any(|task| matches!(task.outlook, Outlook::Stuck { cause, .. } if cause == number))
-        };
-        self.report.causes.iter().enumerate().filter(move |(number, _)| concerns(*number))
+    /// Returns the deadlocks that concern the shown tasks.
+    fn deadlocks(&self) -> impl Iterator<Item = Deadlock<'_>> {
+        deadlocks(&self.report, |tid| self.shown.contains(&tid))
     }
+}
+
+/// Tasks that hold each other up, or a task that waits for nobody who is there.
+pub struct Deadlock<'a> {
+    report: &'a Report,
+    pub cause: &'a [Tid],
+    /// The tasks that wait for those of the cause.
+    pub victims: Vec<Tid>,
+}
+
+/// Returns the deadlocks of a report that concern the shown tasks, and of the tasks that wait for them those that are shown.
+pub fn deadlocks(report: &Report, is_shown: impl Fn(Tid) -> bool + Copy) -> impl Iterator<Item = Deadlock<'_>> {
+    report.causes.iter().enumerate().filter_map(move |(number, cause)| {
+        let shown = report.tasks.iter().filter(|task| is_shown(task.info.tid));
+        let stuck = shown.filter_map(|task| match task.outlook {
+            Outlook::Stuck { cause, is_part } if cause == number => Some((task.info.tid, is_part)),
+            _ => None,
+        });
+        let stuck: Vec<(Tid, bool)> = stuck.collect();
+        let victims = stuck.iter().filter(|(_, is_part)| !is_part).map(|(tid, _)| *tid).collect();
+        (!stuck.is_empty()).then_some(Deadlock { report, cause, victims })
+    })
 }
 
 #[cfg(test)]

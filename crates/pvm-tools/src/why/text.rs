@@ -1,5 +1,5 @@
 //! The report as text, at most 80 columns wide.
-use super::Found;
+use super::{Deadlock, Found};
 use crate::shape;
 use pvm_core::state_line::{Call, Label, Unread, Wait, Wanted};
 use pvm_core::tid::Tid;
@@ -25,8 +25,8 @@ impl Found {
                 text.push_str(&wrapped(&head, &sentence(task, wait)));
             }
         }
-        for (number, cause) in self.causes() {
-            text.push_str(&wrapped("", &self.deadlock(number, cause)));
+        for deadlock in self.deadlocks() {
+            text.push_str(&wrapped("", &deadlock.text()));
         }
         text.push_str(&self.rest());
         for host in &self.report.silent {
@@ -38,43 +38,6 @@ impl Found {
             text.push_str(&wrapped("", text_of_doubt));
         }
         text
-    }
-
-    /// Names a deadlock.
-    fn deadlock(&self, number: usize, cause: &[Tid]) -> String {
-        let is_of =
-            |task: &&TaskReport| matches!(task.outlook, Outlook::Stuck { cause, is_part: false } if cause == number);
-        let victims: Vec<Tid> = self.tasks().filter(is_of).map(|task| task.info.tid).collect();
-        let mut text = match cause {
-            [one] if self.waits_for_itself(*one) => format!("DEADLOCK: {one} waits for itself."),
-            [one] => format!("DEADLOCK: {one} waits for what can never come."),
-            [first, _, ..] if self.is_circle(cause) => {
-                let names: Vec<String> = cause.iter().chain([first]).map(Tid::to_string).collect();
-                format!("DEADLOCK: a circle of waits: {}.", names.join(" -> "))
-            }
-            _ => format!("DEADLOCK: {} wait, and only they could free each other.", list(cause)),
-        };
-        match victims.as_slice() {
-            [] => {}
-            [one] => _ = write!(text, " {one} waits for that."),
-            many => _ = write!(text, " {} wait for that.", list(many)),
-        }
-        text
-    }
-
-    fn waits_for_itself(&self, tid: Tid) -> bool {
-        self.obstacles(tid).iter().any(|obstacle| matches!(obstacle, Obstacle::Peer(_, Peer::Itself)))
-    }
-
-    fn obstacles(&self, tid: Tid) -> &[Obstacle] {
-        self.report.tasks.iter().find(|task| task.info.tid == tid).map_or(&[], |task| &task.obstacles)
-    }
-
-    /// Returns whether each of the tasks waits for the next one.
-    fn is_circle(&self, tids: &[Tid]) -> bool {
-        tids.iter().zip(tids.iter().cycle().skip(1)).all(|(tid, next)| {
-            self.obstacles(*tid).iter().any(|obstacle| matches!(obstacle, Obstacle::Peer(peer, _) if peer == next))
-        })
     }
 
     /// Says how many tasks do not wait.
@@ -101,8 +64,44 @@ impl Found {
     }
 }
 
+impl Deadlock<'_> {
+    /// Names the deadlock.
+    pub fn text(&self) -> String {
+        let mut text = match self.cause {
+            [one] if self.waits_for_itself(*one) => format!("DEADLOCK: {one} waits for itself."),
+            [one] => format!("DEADLOCK: {one} waits for what can never come."),
+            [first, _, ..] if self.is_circle() => {
+                let names: Vec<String> = self.cause.iter().chain([first]).map(Tid::to_string).collect();
+                format!("DEADLOCK: a circle of waits: {}.", names.join(" -> "))
+            }
+            _ => format!("DEADLOCK: {} wait, and only they could free each other.", list(self.cause)),
+        };
+        match self.victims.as_slice() {
+            [] => {}
+            [one] => _ = write!(text, " {one} waits for that."),
+            many => _ = write!(text, " {} wait for that.", list(many)),
+        }
+        text
+    }
+
+    fn waits_for_itself(&self, tid: Tid) -> bool {
+        self.obstacles(tid).iter().any(|obstacle| matches!(obstacle, Obstacle::Peer(_, Peer::Itself)))
+    }
+
+    fn obstacles(&self, tid: Tid) -> &[Obstacle] {
+        self.report.tasks.iter().find(|task| task.info.tid == tid).map_or(&[], |task| &task.obstacles)
+    }
+
+    /// Returns whether each of the tasks waits for the next one.
+    fn is_circle(&self) -> bool {
+        self.cause.iter().zip(self.cause.iter().cycle().skip(1)).all(|(tid, next)| {
+            self.obstacles(*tid).iter().any(|obstacle| matches!(obstacle, Obstacle::Peer(peer, _) if peer == next))
+        })
+    }
+}
+
 /// Returns what is said of a task that waits.
-fn sentence(task: &TaskReport, wait: &Wait) -> String {
+pub(super) fn sentence(task: &TaskReport, wait: &Wait) -> String {
     let mut reasons: Vec<String> = task.obstacles.iter().flat_map(|obstacle| reasons(obstacle, &wait.call)).collect();
     reasons.extend(doubt(&task.state));
     if task.outlook == Outlook::Idle {

@@ -1,5 +1,5 @@
 //! The report as JSON.
-use super::Found;
+use super::{Deadlock, Found};
 use crate::look::state_name;
 use crate::shape;
 use pvm_core::state_line::{Call, Label, Wait, Wanted};
@@ -11,16 +11,8 @@ impl Found {
     /// Returns the report as JSON.
     pub fn value(&self) -> Value {
         let names = |tids: &[Tid]| tids.iter().map(Tid::to_string).collect::<Vec<_>>();
-        let deadlocks: Vec<Value> = self
-            .causes()
-            .map(|(number, cause)| {
-                let waits = |task: &&TaskReport| {
-                    matches!(task.outlook, Outlook::Stuck { cause, is_part: false } if cause == number)
-                };
-                let victims: Vec<Tid> = self.tasks().filter(waits).map(|task| task.info.tid).collect();
-                json!({ "tasks": names(cause), "waiting_for_them": names(&victims) })
-            })
-            .collect();
+        let deadlock = |deadlock: Deadlock<'_>| json!({ "tasks": names(deadlock.cause), "waiting_for_them": names(&deadlock.victims) });
+        let deadlocks: Vec<Value> = self.deadlocks().map(deadlock).collect();
         let silent: Vec<String> =
             self.report.silent.iter().map(|host| shape::host_name(&self.hosts, *host).to_string()).collect();
         json!({
@@ -49,7 +41,8 @@ impl Found {
     }
 }
 
-fn call(wait: &Wait) -> Value {
+/// Returns the call in which a task waits, and for what.
+pub fn call(wait: &Wait) -> Value {
     let text = |label: &Label| String::from_utf8_lossy(label.name()).into_owned();
     let mut value = match &wait.call {
         Call::Receive(wanted) => receive("recv", wanted),

@@ -1,0 +1,272 @@
+//! Serves the page: accepts connections, lets in who may come, and answers.
+use super::access::{Access, Verdict};
+use super::feed::{Feed, News};
+use super::http::{Answer, Error, Request, write_stream_head};
+use super::page;
+use std::collections::VecDeque;
+use std::io::{self, BufWriter, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How many connections may be open that have not shown who they are.
+///
+/// * Filled by: whoever can connect
+/// * Setting: none, browsers show it at once
+/// * Reached: the oldest is closed for each new one
+/// * Test: `a_thousand_silent_connections_keep_nobody_out`
+const STRANGERS_MAX: usize = 64;
+/// How many pages may read the events at the same time.
+///
+/// * Filled by: browsers of the user
+/// * Setting: none, each takes a thread
+/// * Reached: a further page is told so, and tries again
+/// * Test: `a_thousand_silent_connections_keep_nobody_out`
+const READERS_MAX: usize = 32;
+/// How long a request may take to come, and an answer to be taken.
+const REQUEST_WAIT: Duration = Duration::from_secs(5);
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+/// The longest pause between two lines of a stream of events: so the end of a browser is noticed.
+const STREAM_PAUSE: Duration = Duration::from_secs(10);
+/// The pause after an accept that failed, for want of descriptors for example.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where the page listens.
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// A connection.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Listener {
+    fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+            Listener::Unix(listener) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+        }
+    }
+}
+
+impl Stream {
+    fn set_timeouts(&self) -> io::Result<()> {
+        let (read, write) = (Some(REQUEST_WAIT), Some(ANSWER_WAIT));
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(read).and_then(|()| stream.set_write_timeout(write)),
+            Stream::Unix(stream) => stream.set_read_timeout(read).and_then(|()| stream.set_write_timeout(write)),
+        }
+    }
+
+    fn try_clone(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
+            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
+        })
+    }
+
+    fn shut_down(&self) {
+        // The other side may have closed it already.
+        let _ = match self {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What all connections share.
+pub struct Server {
+    pub feed: Feed,
+    access: Access,
+    /// Connections that have not shown who they are, with their numbers, the oldest first.
+    strangers: Mutex<VecDeque<(u64, Stream)>>,
+    /// Where the page is: all of the link that stands before the token.
+    address: String,
+}
+
+impl Server {
+    pub fn new(feed: Feed, access: Access, address: String) -> Server {
+        Server { feed, access, strangers: Mutex::new(VecDeque::new()), address }
+    }
+
+    /// Prints the link that opens the page once.
+    pub fn print_link(&self) {
+        let mut stdout = io::stdout();
+        // Whoever started this may not read it.
+        let _ = writeln!(stdout, "{}{}", self.address, self.access.link()).and_then(|()| stdout.flush());
+    }
+
+    /// Accepts connections for ever.
+    pub fn serve(self: &Arc<Server>, listener: &Listener) {
+        for number in 0.. {
+            let Ok(stream) = listener.accept() else {
+                thread::sleep(ACCEPT_PAUSE);
+                continue;
+            };
+            let (Ok(()), Ok(own)) = (stream.set_timeouts(), stream.try_clone()) else { continue };
+            self.add_stranger(number, own);
+            let server = self.clone();
+            // Without a thread, the connection is closed.
+            let thread = thread::Builder::new().name("page".into());
+            if thread.spawn(move || server.handle(number, stream)).is_err() {
+                self.remove_stranger(number);
+            }
+        }
+    }
+
+    fn strangers(&self) -> MutexGuard<'_, VecDeque<(u64, Stream)>> {
+        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add_stranger(&self, number: u64, stream: Stream) {
+        let mut strangers = self.strangers();
+        strangers.push_back((number, stream));
+        if strangers.len() > STRANGERS_MAX {
+            if let Some((_, oldest)) = strangers.pop_front() {
+                oldest.shut_down();
+            }
+        }
+    }
+
+    fn remove_stranger(&self, number: u64) {
+        self.strangers().retain(|(other, _)| *other != number);
+    }
+
+    /// Answers the request of a connection.
+    fn handle(&self, number: u64, mut stream: Stream) {
+        let request = Request::read(&mut stream, Instant::now() + REQUEST_WAIT);
+        // If the other side has gone, or takes too long, the connection ends.
+        let _ = match &request {
+            Ok(request) => self.answer(number, request, &mut stream),
+            Err(Error::Bad) => {
+                Answer::text("400 Bad Request", "no request that this page knows\n").write(&mut stream, true)
+            }
+            Err(Error::Lost) => Ok(()),
+        };
+        self.remove_stranger(number);
+        stream.shut_down();
+    }
+
+    fn answer(&self, number: u64, request: &Request, stream: &mut Stream) -> io::Result<()> {
+        let has_body = request.method == "GET";
+        let verdict = match request.method.as_str() {
+            "GET" | "HEAD" => self.access.judge(request)?,
+            _ => return Answer::text("405 Method Not Allowed", "this page can only be read\n").write(stream, true),
+        };
+        match verdict {
+            Verdict::Welcome => self.remove_stranger(number),
+            Verdict::Opens => {
+                self.print_link();
+                return self.open().write(stream, has_body);
+            }
+            Verdict::Unknown => {
+                let why = "This page opens by the link that pvm monitor has printed last; a link is good once.\n";
+                return Answer::text("403 Forbidden", why).write(stream, has_body);
+            }
+            Verdict::OtherSite => {
+                let why = "This page is not for other sites. Its name is 127.0.0.1 or localhost.\n";
+                return Answer::text("403 Forbidden", why).write(stream, has_body);
+            }
+        }
+        match request.path() {
+            "/events" => self.stream_events(request, stream),
+            "/record" => {
+                write_stream_head(stream, "application/x-ndjson", "")?;
+                self.write_lines(&mut BufWriter::new(stream))
+            }
+            "/save" => {
+                let name = "Content-Disposition: attachment; filename=\"hpvm.html\"\r\n";
+                write_stream_head(stream, page::HTML, name)?;
+                page::save(&self.feed.lines(), &mut BufWriter::new(stream))
+            }
+            "/metrics" => {
+                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                Answer::new(kind, self.feed.metrics().as_bytes()).write(stream, has_body)
+            }
+            path => match page::part(path) {
+                Some((kind, body)) => Answer::new(kind, body.as_bytes()).write(stream, has_body),
+                None => Answer::text("404 Not Found", "no such page\n").write(stream, has_body),
+            },
+        }
+    }
+
+    /// Gives a browser its cookie. The page follows by itself, so that the request for it comes from this site.
+    fn open(&self) -> Answer<'static> {
+        let headers = format!(
+            "Set-Cookie: {}={}; Path=/; HttpOnly; SameSite=Strict\r\n",
+            self.access.cookie_name(),
+            self.access.cookie()
+        );
+        let body: &[u8] =
+            b"<!doctype html><title>hpvm</title><meta http-equiv=refresh content=\"0;url=/\"><a href=\"/\">hpvm</a>\n";
+        Answer { status: "200 OK", kind: page::HTML, headers, body }
+    }
+
+    fn write_lines(&self, out: &mut impl Write) -> io::Result<()> {
+        for line in self.feed.lines() {
+            writeln!(out, "{line}")?;
+        }
+        out.flush()
+    }
+
+    /// Sends the events to a page, until one side ends.
+    fn stream_events(&self, request: &Request, stream: &mut Stream) -> io::Result<()> {
+        if self.feed.readers() >= READERS_MAX {
+            return Answer::text("503 Service Unavailable", "too many pages are open\n").write(stream, true);
+        }
+        let reader = self.feed.reader();
+        write_stream_head(stream, "text/event-stream", "")?;
+        let mut out = BufWriter::new(stream);
+        let mut next: Option<u64> = request.header("last-event-id").and_then(|id| id.parse().ok());
+        loop {
+            match reader.news(next, STREAM_PAUSE) {
+                News::Anew(lines, number) => {
+                    // The page forgets what it knows, and has the number only when it has all.
+                    write!(out, "event: anew\ndata: {}\n\n", lines.len())?;
+                    lines.iter().try_for_each(|line| write!(out, "data: {line}\n\n"))?;
+                    write!(out, "event: live\nid: {number}\ndata: {number}\n\n")?;
+                    next = Some(number);
+                }
+                News::Lines(lines, number) => {
+                    for (line, number) in lines.iter().zip(number + 1 - lines.len() as u64..) {
+                        write!(out, "id: {number}\ndata: {line}\n\n")?;
+                    }
+                    next = Some(number);
+                }
+                News::Nothing => write!(out, ": still here\n\n")?,
+                News::End(why) => {
+                    write!(out, "event: end\ndata: {why}\n\n")?;
+                    return out.flush();
+                }
+            }
+            out.flush()?;
+        }
+    }
+}
