@@ -21,6 +21,7 @@ mod limits;
 mod lint;
 mod man;
 mod modules;
+mod monitor;
 mod old_makefiles;
 mod processes;
 mod sanitize;
@@ -52,6 +53,7 @@ pub const COMMANDS: &[(&str, Run)] = &[
     ("limits", limits::run),
     ("lint", lint::run),
     ("man", man::run),
+    ("monitor", monitor::run),
     ("old-makefiles", old_makefiles::run),
     ("sanitize", sanitize::run),
     ("second-user", second_user::run),

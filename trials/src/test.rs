@@ -3,7 +3,7 @@ use crate::common::{cargo, output};
 use crate::compile_ahead::Background;
 use crate::counts::Counts;
 use crate::{
-    abi, build, conform, demo, ether, failures, guide, hosts, lint, man, old_makefiles, packages, python, sanitize,
+    abi, build, conform, demo, ether, failures, guide, hosts, lint, man, monitor, old_makefiles, packages, python, sanitize,
     second_user, sim, slurm, torture, unlike, why,
 };
 use anyhow::{Context, Result, bail};
@@ -58,6 +58,7 @@ const PARTS: &[Part] = &[
     ("python", Run::Usual, || python::counted(&[build::AS_IT_IS.into()])),
     ("guide", Run::Usual, || guide::counted(&[])),
     ("planted faults", Run::Usual, || why::counted(&[build::AS_IT_IS.into()])),
+    ("monitor", Run::Usual, || monitor::counted(&[build::AS_IT_IS.into()])),
     ("second user", Run::Usual, || second_user::counted(&[])),
     ("emulated Ethernet", Run::All, || ether::counted(&["--short".into()])),
     ("fabric", Run::Usual, || measurement(&["fabric", "--short"])),

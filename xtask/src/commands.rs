@@ -181,6 +181,12 @@ const COMMANDS: &[(&str, &[Command])] = &[
                 "1 min",
                 TRIALS,
             ),
+            command(
+                "monitor",
+                "open the page of pvm monitor in a browser, and compare it with what programs do: monitor [--screenshots FOLDER]",
+                "1 min",
+                TRIALS,
+            ),
             command("second-user", "try what another user of the host must not be able to do", "1 s", TRIALS),
             command("old-makefiles", "build and run programs with makefiles for PVM 3.4", "10 s", TRIALS),
         ],

@@ -20,6 +20,10 @@ const TEST: &[&str] = &[
     // The spelling of the guide.
     "aspell",
     "aspell-en",
+    // `cargo xtask monitor`
+    "chromium",
+    "chromium-driver",
+    "python3-selenium",
     "cmake",
     PNG[0],
     PNG[1],

@@ -6,7 +6,7 @@
 //! `C@` or `#@` say what is expected: see `case.rs`. To add a case, add a file. No verdict depends on time: a fault is looked at until
 //! its state is reached.
 mod case;
-mod programs;
+pub mod programs;
 mod trial;
 
 use crate::build;

@@ -5,7 +5,7 @@ use crate::conform::machine::ours;
 use crate::side::Side;
 use anyhow::{Result, bail};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Returns where the program of a case is.
@@ -19,7 +19,8 @@ pub fn make(case: &Case) -> Result<Option<String>> {
     std::fs::create_dir_all(root().join("target/why"))?;
     let kind = case.source.extension().unwrap_or_default().to_string_lossy().into_owned();
     let (compiler, options, libraries): (&str, &[&str], &[&str]) = match kind.as_str() {
-        "c" => ("cc", &["-std=gnu11", "-O1", "-Wall", "-Wextra"], &["-lgpvm3", "-lpvm3", "-lpthread"]),
+        "c" if in_path("cc") => return compile_c(&case.source, &program).map(|()| None),
+        "c" => return Ok(Some("cc is missing".to_owned())),
         "f" => ("gfortran", &["-std=legacy", "-w", "-O1"], &["-lfpvm3", "-lgpvm3", "-lpvm3"]),
         "py" => {
             std::fs::write(&program, format!("#!/usr/bin/env python3\n{}", std::fs::read_to_string(&case.source)?))?;
@@ -31,9 +32,20 @@ pub fn make(case: &Case) -> Result<Option<String>> {
     if !in_path(compiler) {
         return Ok(Some(format!("{compiler} is missing")));
     }
-    let mut command = Command::new(compiler);
-    command.args(options).arg("-I").arg(Side::Ours.headers()).arg("-o").arg(&program).arg(&case.source);
-    command.arg(format!("-L{}", ours().join("lib").display())).args(libraries);
-    output(&mut command)?;
+    compile(Command::new(compiler).args(options), &case.source, &program, libraries)?;
     Ok(None)
+}
+
+/// Makes a program in C.
+pub fn compile_c(source: &Path, program: &Path) -> Result<()> {
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra"]);
+    compile(&mut compiler, source, program, &["-lgpvm3", "-lpvm3", "-lpthread"])
+}
+
+fn compile(compiler: &mut Command, source: &Path, program: &Path, libraries: &[&str]) -> Result<()> {
+    compiler.arg("-I").arg(Side::Ours.headers()).arg("-o").arg(program).arg(source);
+    compiler.arg(format!("-L{}", ours().join("lib").display())).args(libraries);
+    output(compiler)?;
+    Ok(())
 }

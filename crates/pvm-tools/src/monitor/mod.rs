@@ -15,6 +15,7 @@ use access::Access;
 use feed::Feed;
 use metrics::Metrics;
 use pvm_task::Session;
+use signal_hook::consts::SIGTERM;
 use server::{Listener, Server};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter};
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the page stays after the end of the machine while nobody reads it.
+/// How long this stays after the end of the machine while no page is open.
 const STAY: Duration = Duration::from_secs(10);
 /// The shortest token of programs, in bytes.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -39,7 +40,7 @@ pub fn run(arguments: &cli::Monitor) -> ExitCode {
     let done = match (&arguments.file, &arguments.save) {
         (Some(file), Some(to)) => save(file, to),
         (Some(file), None) => recorded(file, arguments),
-        (None, _) => return machine::visit(ExitCode::FAILURE, |session| live(session, arguments)),
+        (None, _) => live(arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -96,70 +97,63 @@ fn recorded(file: &Path, arguments: &cli::Monitor) -> Result<(), String> {
 }
 
 /// Shows the machine until a signal comes, or it has ended and nobody reads.
-fn live(session: &mut Session, arguments: &cli::Monitor) -> ExitCode {
+fn live(arguments: &cli::Monitor) -> Result<(), String> {
+    let session = machine::join().map_err(|error| error.to_string())?;
     let start = pvm_task::trace::stamp().microseconds();
-    let began = Signals::catch()
-        .map_err(|error| format!("signals: {error}"))
-        .and_then(|signals| Ok((signals, open(Feed::new(&start_event(start)), arguments)?)));
-    let (signals, server) = match began {
-        Ok(began) => began,
-        Err(why) => {
-            eprintln!("pvm monitor: {why}");
-            return ExitCode::FAILURE;
-        }
-    };
+    let mut signals = Signals::catch().map_err(|error| format!("signals: {error}"))?;
+    let server = open(Feed::new(&start_event(start)), arguments)?;
     let _socket = arguments.socket.as_deref().map(SocketFile);
-    let why = watch(session, &server, arguments.interval, start, signals);
-    if let Some(why) = why {
-        eprintln!("pvm monitor: {why}; what was seen stays while a page is open");
-        server.feed.end(&why);
-        // Pages that are open may still be read and saved.
-        let mut empty_since = Instant::now();
-        while empty_since.elapsed() < STAY {
-            thread::sleep(Duration::from_millis(100));
-            if server.feed.readers() > 0 {
-                empty_since = Instant::now();
-            }
+    let Some(why) = watch(session, &server, arguments.interval, start, &mut signals) else { return Ok(()) };
+    eprintln!("pvm monitor: {why}; what was seen stays while a page is open");
+    server.feed.end(&why);
+    let mut read_at = Instant::now();
+    while read_at.elapsed() < STAY && signals.take().is_empty() {
+        thread::sleep(Duration::from_millis(100));
+        if server.feed.readers() > 0 {
+            read_at = Instant::now();
         }
     }
-    ExitCode::SUCCESS
+    Ok(())
 }
 
 /// Looks at the machine again and again. Returns why it has ended; `None` if a signal has ended this.
 fn watch(
-    session: &mut Session,
+    mut session: Session,
     server: &Server,
     interval: Duration,
     start: i64,
-    mut signals: Signals,
+    signals: &mut Signals,
 ) -> Option<String> {
     let (mut looks, mut metrics) = (Looks::default(), Metrics::default());
-    let mut has_link = false;
     let mut next = Instant::now();
+    let mut is_first = true;
     loop {
         if Instant::now() >= next {
             next = Instant::now() + interval;
             // If the daemon is gone, that is seen below.
-            if let Ok((look, hosts)) = look::take(session) {
+            if let Ok((look, hosts)) = look::take(&mut session) {
                 let at = pvm_task::trace::stamp().microseconds() - start;
                 server.feed.set_metrics(metrics.take(&look, &hosts));
                 server.feed.push(&looks.event(look, &hosts, at));
             }
-            if !std::mem::replace(&mut has_link, true) {
+            if std::mem::take(&mut is_first) {
                 server.print_link();
             }
         }
         let descriptors: Vec<_> = signals.descriptors().collect();
         session.wait(&descriptors, Some(next.saturating_duration_since(Instant::now())));
-        let why = session.why_halting().map(str::to_owned);
-        let has_ended = !session.is_connected();
-        let has_signal = !signals.take().is_empty();
-        // Daemons end tasks by a signal, and this is one.
-        if has_ended || why.is_some() && has_signal {
-            return Some(why.map_or("the machine has ended".to_owned(), |why| format!("the machine has ended: {why}")));
+        drop(descriptors);
+        let why = session.why_halting().map_or_else(String::new, |why| format!(": {why}"));
+        let caught = signals.take();
+        if !session.is_connected() {
+            return Some(format!("the machine has ended{why}"));
         }
-        if has_signal {
-            return None;
+        if !caught.is_empty() {
+            // It does not matter whether leaving succeeds.
+            let _ = session.leave();
+            // Daemons end tasks by SIGTERM when the machine halts, and this is one; nobody can join any more then.
+            let has_ended = caught.contains(&SIGTERM) && machine::join().is_err();
+            return has_ended.then(|| format!("the machine has ended{why}"));
         }
     }
 }

@@ -165,6 +165,8 @@ class Record {
   add(event) {
     if (event.name === "start" && event.ph === "M") {
       this.start = event.args.microseconds;
+    } else if (event.name === "thread_name" && event.ph === "M") {
+      this.track(tidOf(event)).command = event.args.name.split(" ").slice(1).join(" ");
     } else if (event.cat === "look") {
       this.addLook({ at: event.ts, patch: event.args });
     } else if (event.cat === "call") {

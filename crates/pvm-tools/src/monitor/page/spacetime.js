@@ -124,6 +124,8 @@ class SpaceTimeView {
     c.clearRect(0, 0, canvas.clientWidth, canvas.clientHeight);
     c.font = "12px system-ui, sans-serif";
     c.textBaseline = "middle";
+    // Few tasks get high lanes, many low ones.
+    this.lane = Math.min(34, Math.max(14, Math.floor(this.height / Math.max(1, this.tracks.length))));
     const [from, to] = this.range || this.whole;
     const scale = this.width / (to - from);
     const x = (time) => LANE.left + (time - from) * scale;

@@ -187,12 +187,15 @@ class UtilizationView {
   make(width) {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-    const axis = (label, show) => ({ stroke: colour("text"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line") }, label, values: show && ((_, ticks) => ticks.map(show)), size: show ? 76 : undefined });
+    const axis = { stroke: colour("text"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line") } };
+    const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
+    // Whole numbers: half a task or message does not help to read a curve.
+    const steps = [...Array(15).keys()].flatMap((power) => [1, 2, 5].map((step) => step * 10 ** power));
     const chart = (title, show, lines) => {
       const box = h("div", { class: "chart" });
       const options = {
-        title, width, height: 190, axes: [axis(), axis("", show)], scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.05)] } },
-        series: [{}, ...lines.map(([, label, tone, dash]) => ({ label, stroke: colour(tone), width: 2, dash, points: { show: false }, value: (_, value) => (value === null ? "" : show(value)) }))],
+        title, width, height: 190, axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map(clock) }, { ...axis, values: (_, ticks) => ticks.map(show), size: 76, incrs: steps }], scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.05)] } },
+        series: [{ value: (_, value) => (value === null ? "" : clock(value)) }, ...lines.map(([, label, tone, dash]) => ({ label, stroke: colour(tone), width: 2, dash, points: { show: false }, value: (_, value) => (value === null ? "" : show(value)) }))],
       };
       return [new uPlot(options, [[], ...lines.map(() => [])], box), lines.map(([name]) => name), box];
     };

@@ -2,7 +2,7 @@
 // Who waits for whom: a graph, and in words.
 
 const NODES_MAX = 120;
-const NODE = { width: 132, height: 40, gapX: 70, gapY: 16 };
+const NODE = { width: 160, height: 40, gapX: 64, gapY: 20, top: 36 };
 
 /** Groups waiting tasks that are alike: of one program, in one call, for the same tasks, and nobody waits for them alone. */
 function graphOf(state) {
@@ -62,8 +62,8 @@ function layOut(nodes) {
   for (const [layer, members] of layers) {
     members.forEach((node, place) => {
       node.x = 20 + (last - layer) * (NODE.width + NODE.gapX);
-      node.y = 28 + place * (NODE.height + NODE.gapY);
-      height = Math.max(height, node.y + NODE.height + 28);
+      node.y = NODE.top + place * (NODE.height + NODE.gapY);
+      height = Math.max(height, node.y + NODE.height + 16);
     });
   }
   return { width: 40 + last * (NODE.width + NODE.gapX) + NODE.width, height };
@@ -77,16 +77,17 @@ function edgePath(from, to) {
   }
   if (to.x > from.x) {
     const x1 = from.x + NODE.width, x2 = to.x, bend = Math.min(60, (x2 - x1) / 2);
-    return `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`;
+    // Past the nodes between them: below the row.
+    const dip = to.layer < from.layer - 1 && y1 === y2 ? NODE.height * 1.1 : 0;
+    return `M${x1},${y1} C${x1 + bend},${y1 + dip} ${x2 - bend},${y2 + dip} ${x2},${y2}`;
   }
-  // Back: below or above the nodes.
-  const x1 = from.x + NODE.width / 2, x2 = to.x + NODE.width / 2;
   if (to.x === from.x) {
     const x = from.x + NODE.width;
     return `M${x},${y1} C${x + 44},${y1} ${x + 44},${y2} ${x},${y2}`;
   }
-  const bottom = Math.max(from.y, to.y) + NODE.height, dip = bottom + 20;
-  return `M${x1},${from.y + NODE.height} C${x1},${dip} ${x2},${dip} ${x2},${to.y + NODE.height}`;
+  // Back: above the nodes.
+  const x1 = from.x + NODE.width / 2, x2 = to.x + NODE.width / 2, above = Math.min(from.y, to.y) - 28;
+  return `M${x1},${from.y} C${x1},${above} ${x2},${above} ${x2},${to.y}`;
 }
 
 class WaitsView {
@@ -129,7 +130,7 @@ class WaitsView {
 
   draw(graph) {
     const size = layOut(graph.nodes);
-    const marker = (id) => svg("marker", { id, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse" }, svg("path", { d: "M0,0 L8,4 L0,8 z" }));
+    const marker = (id) => svg("marker", { id, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 10, markerHeight: 10, markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { d: "M0,0 L8,4 L0,8 z" }));
     const edges = [], nodes = [];
     for (const node of graph.nodes.values()) {
       const isPart = graph.part.has(node.tids[0]);
@@ -147,7 +148,7 @@ class WaitsView {
         svg("title", {}, tids.slice(0, 40).join(" ") + (task && task.says ? `\n${task.says}` : "")),
         svg("rect", { width: NODE.width, height: NODE.height, rx: 6 }),
         svg("text", { x: 8, y: 16, class: "name" }, title + (isPart ? "  DEADLOCK" : "")),
-        svg("text", { x: 8, y: 32 }, what.length > 21 ? `${what.slice(0, 20)}…` : what)));
+        svg("text", { x: 8, y: 32 }, what.length > 25 ? `${what.slice(0, 24)}…` : what)));
     }
     return svg("svg", { viewBox: `0 0 ${size.width} ${size.height}`, width: size.width, height: size.height, role: "img", "aria-label": "Graph of the tasks that wait; the table below says the same" },
       svg("defs", {}, marker("head"), marker("stuck-head")), edges, nodes);
