@@ -3,8 +3,8 @@ use crate::common::{cargo, output};
 use crate::compile_ahead::Background;
 use crate::counts::Counts;
 use crate::{
-    abi, build, conform, demo, ether, failures, guide, hosts, lint, man, monitor, old_makefiles, packages, python, sanitize,
-    second_user, sim, slurm, torture, unlike, why,
+    abi, build, conform, demo, ether, failures, guide, hosts, lint, man, monitor, old_makefiles, packages, python,
+    sanitize, second_user, sim, slurm, torture, unlike, why,
 };
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};

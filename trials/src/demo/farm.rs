@@ -80,7 +80,7 @@ pub fn speed_up(options: &[&str], kill_at: u32, cores: u32, picture: &Path) -> R
 /// The last line of the farm's output.
 pub struct Run {
     pub workers: u32,
-    tiles: u32,
+    pub tiles: u32,
     pub seconds: f64,
     checksum: String,
     pub lost: u32,

@@ -1,17 +1,18 @@
 //! `cargo xtask demo`: shows hpvm at work. Starts a virtual machine on this host, runs a real parallel program on it
 //! (`examples/farm`) with more and more workers, kills one of the workers, then runs it over four hosts, all but one of
-//! which are lost, measures messages, and explains a program that hangs. Only the pictures remain.
+//! which are lost, records a run as a page, measures messages, and explains a program that hangs. Only the pictures remain.
 mod deadlock;
 mod farm;
 mod ground;
 mod losses;
+mod recorded;
 mod speed;
 
 use crate::common::{Checks, root};
 use crate::counts::Counts;
 use crate::hosts::sandbox;
 use crate::{build, measure};
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use losses::Peace;
 use std::path::Path;
 use std::time::Instant;
@@ -39,6 +40,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     println!("picture to workers that it started. Tiles differ much in cost; a worker that dies is replaced.\n");
     let seconds = farm::speed_up(&["--samples", &SAMPLES.to_string()], KILL_AT_TILES[0], cores, &picture)?;
     let over_hosts = losses::show(&Peace::paint(seconds, SAMPLES)?)?;
+    println!("\nThe farm once more, recorded with all its calls and messages:");
+    let page = recorded::farm(2 * cores, &["--samples", FEW_SAMPLES])?;
+    println!("  {} opens in a browser", shown(&page));
     println!("\nHow fast messages are, beside the limit of the machine:");
     speed::show()?;
     println!("\nA program that hangs: two tasks, of which each waits for the other one.");
@@ -48,6 +52,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         began.elapsed().as_secs_f64()
     );
     println!("The pictures: {} and {}", shown(&picture), shown(&over_hosts));
+    println!("Who worked when, and on what: file://{}", page.display());
     Ok(())
 }
 
@@ -72,9 +77,11 @@ pub fn counted(_arguments: &[String]) -> Result<Counts> {
         None => checks.check(&format!("{name}, each a network namespace"), losses::in_namespaces(&peace)),
     }
     checks.check(&format!("{name}, each a daemon on this host"), losses::on_this_host(&peace));
+    let recorded = recorded::farm(4, &small);
+    checks.check("the farm is recorded", recorded.as_ref().map(drop).map_err(|error| anyhow!("{error:#}")));
     checks.check("pvm why explains a program that hangs", deadlock::show());
     // Nobody needs the pictures of a test.
-    [picture, losses::picture()?].iter().for_each(|path| drop(std::fs::remove_file(path)));
+    [picture, losses::picture()?].into_iter().chain(recorded.ok()).for_each(|path| drop(std::fs::remove_file(path)));
     Ok(checks.counts())
 }
 

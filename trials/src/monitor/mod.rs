@@ -63,7 +63,13 @@ pub fn counted(arguments: &[String]) -> Result<Counts> {
 /// Returns what is lacking here.
 fn obstacle() -> Option<String> {
     let lacking = ["chromium", "chromedriver"].into_iter().find(|program| !in_path(program));
-    let has_library = || Command::new(PYTHON).args(["-c", "import selenium"]).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    let has_library = || {
+        Command::new(PYTHON)
+            .args(["-c", "import selenium"])
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
     match lacking {
         Some(program) => Some(format!("`{program}` is missing (see `cargo xtask setup test`)")),
         None => (!has_library()).then(|| "python3-selenium is missing (see `cargo xtask setup test`)".to_owned()),

@@ -39,7 +39,7 @@ pub fn save(lines: &[Arc<str>], out: &mut impl Write) -> io::Result<()> {
     let (head, rest) = INDEX.split_once(STYLE_LINK).unwrap_or((INDEX, ""));
     let (middle, rest) = rest.split_once(SCRIPT_LINK).unwrap_or((rest, ""));
     let (body, end) = rest.split_once("</body>").unwrap_or((rest, ""));
-    write!(out, "{head}<style>{STYLE}</style>{middle}{body}<script type=\"application/x-ndjson\" id=\"record\">\n")?;
+    writeln!(out, "{head}<style>{STYLE}</style>{middle}{body}<script type=\"application/x-ndjson\" id=\"record\">")?;
     for line in lines {
         // Names of tasks may hold anything, also the end of a script.
         writeln!(out, "{}", line.replace('<', "\\u003c"))?;

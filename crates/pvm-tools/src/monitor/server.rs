@@ -23,7 +23,7 @@ const STRANGERS_MAX: usize = 64;
 /// * Filled by: browsers of the user
 /// * Setting: none, each takes a thread
 /// * Reached: a further page is told so, and tries again
-/// * Test: `a_thousand_silent_connections_keep_nobody_out`
+/// * Test: `one_page_too_many_is_told_so`
 const READERS_MAX: usize = 32;
 /// How long a request may take to come, and an answer to be taken.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
@@ -225,7 +225,7 @@ impl Server {
             self.access.cookie()
         );
         let body: &[u8] =
-            b"<!doctype html><title>hpvm</title><meta http-equiv=refresh content=\"0;url=/\"><a href=\"/\">hpvm</a>\n";
+            b"<!doctype html><title>hpvm</title><link rel=icon href=data:,><meta http-equiv=refresh content=\"0;url=/\"><a href=\"/\">hpvm</a>\n";
         Answer { status: "200 OK", kind: page::HTML, headers, body }
     }
 

@@ -104,9 +104,9 @@ function connect() {
   events.addEventListener("error", () => {
     const isOver = events.readyState === EventSource.CLOSED;
     page.source = isOver ? "closed" : "lost";
-    page.reason = isOver ? "this page has been closed by pvm monitor; open the link that it has printed last" : "";
+    page.reason = isOver ? "pvm monitor does not let this page in: open the link that it has printed last, or close other pages" : "";
     renderSoon();
-    // A monitor that has begun again does not know this page, unless it comes back with what it knows.
+    // Other pages may be closed, or the monitor may come back.
     if (isOver) setTimeout(connect, 5000);
   });
 }

@@ -92,10 +92,9 @@ class Spans {
     if (!this.coarse || this.covered + 8 <= this.begin.length) {
       if (!this.coarse) this.coarse = new Spans();
       for (let at = this.covered; at + 8 <= this.begin.length; at += 8) {
-        let time = 0, shares = 0, worst = 0;
+        let shares = 0, worst = 0;
         for (let one = at; one < at + 8; one++) {
           const length = this.end[one] - this.begin[one];
-          time += length;
           shares += length * this.share[one];
           worst = Math.max(worst, this.code[one]);
         }

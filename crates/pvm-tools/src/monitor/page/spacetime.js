@@ -9,7 +9,7 @@ class SpaceTimeView {
     this.canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": "Lanes of the tasks over time. Arrow keys move, + and - zoom, 0 shows all" });
     this.hint = h("p", { class: "note" });
     this.told = h("p", { class: "told", role: "status" });
-    const legend = [["computes", "computes"], ["waits", "waits (as high as its share of the time)"], ["stuck", "can never go on"], ["stopped", "stopped"], ["starts", "starts, or has left"]];
+    const legend = [["computes", "computes"], ["waits", "waits (as high as its share of the time)"], ["stuck", "can never go on"], ["stopped", "stopped"], ["starts", "starts, or has left"], ["call", "in a call that does not wait"]];
     this.legend = h("ul", { class: "legend" }, legend.map(([kind, text]) => h("li", {}, h("span", { class: `swatch ${kind}` }), text)));
     this.lane = 16;
     this.scroll = 0;
@@ -103,7 +103,7 @@ class SpaceTimeView {
     }
     this.tracks = this.tracks || [];
     this.hint.textContent = record.calls
-      ? `${record.calls} calls and ${record.arrows.begin.length} messages. The dark line in a lane is a call that waits; light ones are other calls. Wheel: zoom; drag: move; double click: all.`
+      ? `${record.calls} calls and ${record.arrows.begin.length} messages. Wheel: zoom; drag: move; double click: all.`
       : "States are looked at from time to time; in between, a lane shows for which part of the time its task has waited. Calls and messages: record with pvm run --trace FILE.";
     this.draw();
   }
@@ -119,7 +119,7 @@ class SpaceTimeView {
     const c = canvas.getContext("2d");
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-    const colours = { text: colour("text"), faint: colour("line"), computes: colour("computes"), waits: colour("waits"), codes: [colour("computes"), colour("waits"), colour("starts"), colour("stopped"), colour("stuck")], call: colour("call"), wait: colour("call-waits"), arrow: colour("arrow") };
+    const colours = { text: colour("text"), faint: colour("line"), computes: colour("computes"), waits: colour("waits"), codes: [colour("computes"), colour("waits"), colour("starts"), colour("stopped"), colour("stuck")], call: colour("call"), onWaits: colour("on-waits"), arrow: colour("arrow") };
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     c.clearRect(0, 0, canvas.clientWidth, canvas.clientHeight);
     c.font = "12px system-ui, sans-serif";
@@ -151,10 +151,14 @@ class SpaceTimeView {
       c.beginPath();
       c.rect(LANE.left, y, this.width, this.lane);
       c.clip();
-      this.drawSpans(c, track.looks, from, to, x, y + 2, this.lane - 4, colours);
-      this.drawCalls(c, track, from, to, x, y + this.lane / 2, colours);
+      // Calls say it exactly.
+      if (track.calls.begin.length) this.drawCalls(c, track, from, to, x, y + 2, this.lane - 4, colours);
+      else this.drawSpans(c, track.looks, from, to, x, y + 2, this.lane - 4, colours);
       c.restore();
     }
+    c.beginPath();
+    c.rect(LANE.left, LANE.top, this.width, this.height);
+    c.clip();
     this.drawArrows(c, from, to, x, rows, colours);
     if (this.time !== null && this.time >= from && this.time <= to) {
       c.strokeStyle = colours.text;
@@ -190,16 +194,22 @@ class SpaceTimeView {
     }
   }
 
-  drawCalls(c, track, from, to, x, y, colours) {
+  drawCalls(c, track, from, to, x, y, height, colours) {
     const some = track.calls.level(from, to, this.width * 2);
     const names = some === track.calls ? track.names : null;
+    const begin = x(Math.max(from, track.begin));
+    c.fillStyle = colours.computes;
+    c.fillRect(begin, y, Math.max(0.75, x(Math.min(to, track.last)) - begin), height);
     for (let at = some.indexAt(from); at < some.begin.length && some.begin[at] < to; at++) {
-      const left = x(some.begin[at]), width = Math.max(0.75, x(some.end[at]) - left);
-      c.fillStyle = some.code[at] ? colours.wait : colours.call;
-      c.fillRect(left, y - 3, width, 6);
-      if (names && width > 60) {
-        c.fillStyle = colours.text;
-        c.fillText(names[at].slice(0, width / 7), left + 3, y);
+      const left = x(some.begin[at]), right = x(some.end[at]);
+      c.fillStyle = some.code[at] ? colours.waits : colours.call;
+      // A coarser span is not all calls.
+      const part = some === track.calls ? 1 : some.share[at];
+      c.fillRect(left, y + height * (1 - part), Math.max(0.75, right - left), height * part);
+      const seen = Math.max(left, LANE.left);
+      if (names && right - seen > 70) {
+        c.fillStyle = some.code[at] ? colours.onWaits : colours.text;
+        c.fillText(names[at], seen + 4, y + height / 2);
       }
     }
   }
