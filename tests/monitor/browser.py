@@ -31,7 +31,7 @@ FURTHER_HOST = os.environ.get("FURTHER_HOST")
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
 # How long a state may take to come on a machine that does much else.
 PATIENCE = 120
-VIEWS = ["waits", "space-time", "tasks", "hosts", "traffic", "groups", "utilization", "log"]
+VIEWS = ["waits", "space-time", "tasks", "hosts", "traffic", "output", "groups", "utilization", "log"]
 
 
 def until(what, get, is_enough=bool):
@@ -442,11 +442,14 @@ class Trial:
         assert pairs == {f"{tids[0]} {tids[1]}": rounds, f"{tids[1]} {tids[0]}": rounds}, pairs
         shown = {row["from \\ to"]: row for row in self.browser.rows("Messages between tasks")}
         assert shown[tids[0]][tids[1]] == str(rounds), shown
+        self.browser.choose("output")
+        [line] = self.browser.rows("output")
+        assert line["Line"].split()[:5] == ["team", *tids] and line["Task"] == tids[0] and line["Stream"] == "stdout", line
         self.browser.choose("space-time")
         calls = self.browser.script("return Object.fromEntries([...page.record.tracks].map(([tid, track]) => [tid, track.names.filter((name) => name === 'pvm_recv').length]))")
         assert calls[tids[0]] == rounds and calls[tids[2]] == 0, calls
         self.browser.complains_not()
-        self.screenshots_of(["space-time", "traffic"], "traced-")
+        self.screenshots_of(["space-time", "traffic", "output"], "traced-")
         # The same by a monitor that reads the file.
         reader = Monitor(record)
         self.browser.open(reader.link())
@@ -480,6 +483,19 @@ class Trial:
 
     def screenshots(self):
         self.screenshots_of(VIEWS)
+        if not SCREENSHOTS:
+            return
+        record, saved = self.folder / "farm.json", self.folder / "farm.html"
+        subprocess.run([PVM, "run", "--trace", record, PROGRAMS / "farm", "--workers", "8", "--samples", "1", "--size", "800x600",
+                        "--output", self.folder / "farm.png"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([PVM, "monitor", record, "--save", saved], check=True)
+        page, self.browser = self.browser, Browser(height=520)
+        try:
+            self.browser.open(saved.as_uri())
+            self.screenshots_of(["space-time"], "farm-")
+        finally:
+            self.browser.end()
+            self.browser = page
 
     CHECKS = [
         a_link_opens_the_page_once, waits, tasks, groups, traffic, hosts_come_and_go, space_time, utilization, screenshots,

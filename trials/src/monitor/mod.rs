@@ -18,8 +18,11 @@ use std::process::{Command, Stdio};
 /// Debian's own Python, which has the library that drives the browser.
 const PYTHON: &str = "/usr/bin/python3";
 /// The programs that run while the page is open, and their sources.
-const PROGRAMS: [(&str, &str); 2] =
-    [("known", "tests/monitor/known.c"), ("circle", "tests/why/cases/circle_of_three.c")];
+const PROGRAMS: [(&str, &str); 3] = [
+    ("known", "tests/monitor/known.c"),
+    ("circle", "tests/why/cases/circle_of_three.c"),
+    ("farm", "examples/farm/farm.c"),
+];
 /// The hosts, of which the last one is added by the test.
 const HOSTS: usize = 3;
 

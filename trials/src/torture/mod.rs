@@ -7,6 +7,7 @@ mod fabric;
 mod groups;
 mod hostile;
 mod hostile_hosts;
+mod lookout;
 mod memory;
 mod report;
 mod ring;
@@ -21,6 +22,7 @@ use crate::hosts::sandbox;
 use crate::machine::{END_TIME_MAX, LineProcess, Machine};
 use anyhow::{Result, bail, ensure};
 use lexopt::prelude::*;
+use lookout::Lookout;
 use memory::Watch;
 use report::Total;
 use std::path::{Path, PathBuf};
@@ -215,6 +217,8 @@ pub struct Outcome {
     memory: Result<String>,
     /// An error if anything was left after the halt.
     left: Result<()>,
+    /// How often `pvm why` has looked, or whom it has accused; `None` if it could not look.
+    looks: Option<Result<usize>>,
 }
 
 impl Outcome {
@@ -234,6 +238,10 @@ impl Outcome {
             Err(error) => checks.check("torture: memory and descriptors return", Err(error)),
         }
         checks.check("torture: nothing is left after halt", self.left);
+        if let Some(looks) = self.looks {
+            let looks = looks.map(|looks| println!("  pvm why has looked {looks} times"));
+            checks.check("torture: pvm why accuses nobody", looks);
+        }
     }
 }
 
@@ -246,7 +254,18 @@ pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
     if plan.hostiles > 0 {
         watch.limits = hostile::limits(plan.hostiles, plan.seconds);
     }
-    let (traffic, trouble) = run_traffic(plan, &mut chief, &machine, &mut |line, _| (watch.measure(line), false));
+    let lookout = Lookout::default();
+    // What hostile tasks say of themselves may be anything.
+    let can_look = plan.side == Side::Ours && plan.hostiles == 0;
+    let ((traffic, trouble), looks) = std::thread::scope(|scope| {
+        let looks = can_look.then(|| scope.spawn(|| lookout.look(&machine)));
+        let done = run_traffic(plan, &mut chief, &machine, &mut |line, _| {
+            let _pause = lookout.pause();
+            (watch.measure(line), false)
+        });
+        lookout.end();
+        (done, looks.map(|looks| looks.join().expect("it returns its errors")))
+    });
     if traffic.is_ok() && !chief.end(END_TIME_MAX)? {
         bail!("the chief of the tasks failed at its end: {}", chief.ending());
     }
@@ -258,7 +277,7 @@ pub fn traffic(plan: &Plan, program: &Path) -> Result<Outcome> {
     let memory = trouble.and_then(|()| watch.verdict());
     // hpvm must leave nothing; PVM 3.4 leaves files.
     let left = if plan.side == Side::Ours { left } else { Ok(()) };
-    Ok(Outcome { traffic, memory, left })
+    Ok(Outcome { traffic, memory, left, looks })
 }
 
 /// A machine that runs the tasks, and the facts about it that reports need.

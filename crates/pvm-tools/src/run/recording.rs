@@ -1,9 +1,11 @@
 //! `pvm run --record` and `--trace`: write what the tasks do as a timeline.
 use super::RunError;
+use super::printer::Stream;
 use crate::cli;
 use crate::control;
 use crate::look::Looker;
 use crate::timeline::{self, Timeline};
+use pvm_core::tid::Tid;
 use pvm_core::trace::parts;
 use pvm_task::{ANY, Filter, OptionNumber, Session};
 use std::fs::File;
@@ -63,6 +65,15 @@ impl Recording {
             }
         }
         Ok(())
+    }
+
+    /// Writes what a task has printed.
+    pub fn output(&mut self, task: Tid, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        let name = match stream {
+            Stream::Out => "stdout",
+            Stream::Err => "stderr",
+        };
+        self.timeline.output(task, name, bytes, pvm_task::trace::stamp())
     }
 
     /// Writes the end of the file.

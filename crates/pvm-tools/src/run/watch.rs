@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
             // tasks.
             let _ = self.signal_all(SIGKILL);
         }
-        self.record();
+        self.record(Recording::take);
         if let Some(recording) = self.recording {
             let path = recording.path.display().to_string();
             if let Err(error) = recording.finish() {
@@ -175,10 +175,10 @@ impl<'a> Run<'a> {
         Outcome { status, ending: self.known.into_iter().collect(), is_left, report: self.report }
     }
 
-    /// Writes the looks and traces that have arrived. If the file cannot be written, the timeline ends, but not the run.
-    fn record(&mut self) {
+    /// Writes into the timeline. If the file cannot be written, the timeline ends, but not the run.
+    fn record(&mut self, what: impl FnOnce(&mut Recording, &mut Session) -> io::Result<()>) {
         let Some(recording) = &mut self.recording else { return };
-        if let Err(error) = recording.take(self.session) {
+        if let Err(error) = what(recording, self.session) {
             eprintln!("pvm run: {}: {error}", recording.path.display());
             self.recording = None;
         }
@@ -193,7 +193,7 @@ impl<'a> Run<'a> {
                 return EXIT_NO_READER;
             }
             self.take_answers();
-            self.record();
+            self.record(Recording::take);
             self.say_why_the_machine_ends();
             if self.tasks.values().all(|task| task.silent && task.asked.is_none()) {
                 return self.status;
@@ -268,6 +268,7 @@ impl<'a> Run<'a> {
                 OutputKind::Raw(bytes) => {
                     let stream = if tag == ERRORS_TAG { Stream::Err } else { Stream::Out };
                     let alone = self.tasks.len() == 1;
+                    self.record(|recording, _| recording.output(task, stream, &bytes));
                     self.printer.take(task, stream, &bytes, &self.label_of(task), alone);
                 }
                 OutputKind::End if tag == OUTPUT_TAG => {

@@ -83,6 +83,17 @@ impl<W: Write> Timeline<W> {
         self.out.flush()
     }
 
+    /// Adds what a task has printed: a part of a line, or several lines.
+    pub fn output(&mut self, task: Tid, stream: &str, bytes: &[u8], taken: Stamp) -> io::Result<()> {
+        let (pid, thread) = place(task);
+        let at = taken.microseconds() - self.base;
+        let text = String::from_utf8_lossy(bytes);
+        self.write(&json!({
+            "ph": "i", "s": "t", "cat": "output", "name": stream, "pid": pid, "tid": thread, "ts": at,
+            "args": { "text": text },
+        }))
+    }
+
     /// Handles a part of a trace message from `from`.
     pub fn take(&mut self, from: Tid, part: Part) -> io::Result<()> {
         match part {

@@ -3,7 +3,7 @@
 
 const page = {
   record: new Record(),
-  views: [new WaitsView(), new SpaceTimeView(), new TasksView(), new HostsView(), new TrafficView(), new GroupsView(), new UtilizationView(), new LogView()],
+  views: [new WaitsView(), new SpaceTimeView(), new TasksView(), new HostsView(), new TrafficView(), new OutputView(), new GroupsView(), new UtilizationView(), new LogView()],
   chosen: 0,
   /** The time that is shown; null for the newest. */
   time: null,

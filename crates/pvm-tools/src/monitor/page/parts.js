@@ -42,9 +42,11 @@ function asSpan(time) {
   return `${Math.floor(time / 3600e6)} h`;
 }
 
+const CLOCK = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+
 /** Returns the time of day of a time of the timeline. */
 function asClock(record, at) {
-  return new Date((record.start + at) / 1000).toLocaleTimeString([], { hour12: false });
+  return CLOCK.format((record.start + at) / 1000);
 }
 
 /** Says what there is to do where nothing is shown. */

@@ -1,7 +1,7 @@
 "use strict";
 // The timeline: events in the order in which they came, and what follows from them.
 
-/** Changes an object as a merge patch says (RFC 7396). */
+/** Changes an object as a merge patch says (RFC 7396). Arrays are shared with the patch: nobody changes them. */
 function applyPatch(value, patch) {
   for (const [key, change] of Object.entries(patch)) {
     if (change === null) {
@@ -33,8 +33,19 @@ class Machine {
     return [task.cpu || 0, waited, sum(task.sent, 0), sum(task.sent, 1), sum(task.received, 0), sum(task.received, 1)];
   }
 
-  apply(look) {
-    applyPatch(this.state, look.patch);
+  /** Takes looks that follow, of which the last two give the rates. */
+  apply(looks) {
+    const last = looks[looks.length - 1];
+    if (looks.length > 1) {
+      for (const look of looks.slice(0, -1)) applyPatch(this.state, look.patch);
+      this.at = looks[looks.length - 2].at;
+      this.counters = new Map(Object.entries(this.state.tasks).map(([tid, task]) => [tid, Machine.used(task, this.at)]));
+    }
+    applyPatch(this.state, last.patch);
+    this.count(last);
+  }
+
+  count(look) {
     const before = this.counters;
     const span = this.at === null ? 0 : (look.at - this.at) / 1e6;
     this.counters = new Map();
@@ -138,7 +149,11 @@ class Record {
     this.open = new Map();
     this.pairs = new Map();
     this.calls = 0;
+    /** Lines that tasks have printed; the last one of a stream may be incomplete. */
+    this.output = [];
+    this.openLines = new Map();
     this.log = [];
+    this.lines = 0;
     this.series = { time: [], computing: [], waiting: [], stuck: [], messages: [], bytes: [], load: [] };
   }
 
@@ -172,6 +187,8 @@ class Record {
       this.addCall(event);
     } else if (event.cat === "message") {
       this.addMessage(event);
+    } else if (event.cat === "output") {
+      this.addOutput(event);
     }
   }
 
@@ -182,7 +199,7 @@ class Record {
     const deadlocks = new Set(this.machine.state.deadlocks.map((deadlock) => deadlock.text));
     const since = this.machine.at === null ? look.at : this.machine.at;
     this.looks.push(look);
-    this.machine.apply(look);
+    this.machine.apply([look]);
     this.note(look, before, offices, deadlocks);
     const counts = [0, 0, 0];
     for (const [tid, task] of Object.entries(this.machine.state.tasks)) {
@@ -214,7 +231,7 @@ class Record {
   /** Writes in words what a look has changed. */
   note(look, before, offices, deadlocks) {
     const { hosts, tasks } = this.machine.state;
-    const say = (kind, text) => this.log.push({ at: look.at, kind, text });
+    const say = (kind, text) => this.log.push({ number: (this.lines += 1), at: look.at, kind, text, stuck: kind === "trouble" });
     const isFirst = this.looks.length === 1;
     for (const [tid, host] of Object.entries(hosts)) {
       const old = offices[tid];
@@ -245,21 +262,40 @@ class Record {
     const track = this.track(tidOf(event));
     const end = event.ts + event.dur;
     const waits = /recv|barrier|freezegroup|reduce|gather|scatter|spawn|addhosts|delhosts/.test(event.name);
-    const last = track.calls.end.length - 1;
-    // Calls inside a call are part of it; they have been told before it.
-    while (track.calls.begin.length && track.calls.begin[track.calls.begin.length - 1] >= event.ts) {
-      for (const list of [track.calls.begin, track.calls.end, track.calls.share, track.calls.code]) list.pop();
-      track.names.pop();
+    const calls = track.calls;
+    // Calls inside a call are part of it; they have been told before it. One that ended when this one began came before it.
+    for (let at = calls.end.length - 1; at >= 0 && calls.begin[at] >= event.ts && calls.end[at] > event.ts; at--) {
+      for (const list of [calls.begin, calls.end, calls.share, calls.code, track.names]) list.pop();
     }
-    if (last >= 0 && track.calls.coarse && track.calls.covered > track.calls.begin.length) track.calls.coarse = null, track.calls.covered = 0;
-    track.calls.begin.push(event.ts);
-    track.calls.end.push(end);
-    track.calls.share.push(1);
-    track.calls.code.push(waits ? 1 : 0);
+    if (calls.covered > calls.begin.length) {
+      calls.coarse = null;
+      calls.covered = 0;
+    }
+    calls.begin.push(event.ts);
+    calls.end.push(end);
+    calls.share.push(1);
+    calls.code.push(waits ? 1 : 0);
     track.names.push(event.name);
     track.last = Math.max(track.last, end);
     if (track.begin === null) track.begin = event.ts;
     this.calls += 1;
+  }
+
+  addOutput(event) {
+    const tid = tidOf(event);
+    const stream = `${tid} ${event.name}`;
+    const parts = event.args.text.split("\n");
+    parts.forEach((part, place) => {
+      let line = this.openLines.get(stream);
+      if (!line) {
+        if (place === parts.length - 1 && part === "") return;
+        line = { number: this.output.length, at: event.ts, tid, stream: event.name, text: "" };
+        this.output.push(line);
+        this.openLines.set(stream, line);
+      }
+      line.text += part;
+      if (place < parts.length - 1) this.openLines.delete(stream);
+    });
   }
 
   /** Takes one end of an arrow. */
@@ -293,9 +329,7 @@ class Record {
     const place = Math.floor((count - 1) / CHECKPOINT);
     if (!this.checkpoints[place]) return this.machine;
     const machine = this.checkpoints[place].copy();
-    for (const look of this.looks.slice(place * CHECKPOINT, count)) {
-      machine.apply({ at: look.at, patch: structuredClone(look.patch) });
-    }
+    machine.apply(this.looks.slice(place * CHECKPOINT, count));
     return machine;
   }
 }

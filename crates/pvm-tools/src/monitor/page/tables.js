@@ -188,7 +188,7 @@ class UtilizationView {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
     const axis = { stroke: colour("text"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line") } };
-    const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
+    const clock = (seconds) => CLOCK.format(seconds * 1000);
     // Whole numbers: half a task or message does not help to read a curve.
     const steps = [...Array(15).keys()].flatMap((power) => [1, 2, 5].map((step) => step * 10 ** power));
     const chart = (title, show, lines) => {
@@ -209,20 +209,44 @@ class UtilizationView {
   }
 }
 
+class OutputView {
+  constructor() {
+    this.title = "Output";
+    this.table = new Table("output", [
+      { name: "Time", get: (row) => row.number, show: (row) => asClock(this.record, row.at), isNumber: true },
+      { name: "Task", get: (row) => row.tid },
+      { name: "Stream", get: (row) => row.stream },
+      { name: "Line", get: (row) => row.text },
+    ], (row) => row.number);
+    this.empty = empty("Not recorded", "What tasks print goes to who has started them. A run of pvm run --record FILE, or --trace, holds it.");
+    this.element = h("section", { class: "output" }, this.empty, this.table.element);
+    // The newest line is seen first.
+    this.table.sort = { column: 0, way: -1 };
+  }
+
+  show(record, machine, time) {
+    this.record = record;
+    this.empty.hidden = record.output.length > 0;
+    this.table.element.hidden = record.output.length === 0;
+    this.table.show(time === null ? record.output : record.output.filter((line) => line.at <= time));
+  }
+}
+
 class LogView {
   constructor() {
     this.title = "Log";
     this.table = new Table("lines", [
-      { name: "Time", get: (row) => row.at, show: (row) => row.clock, isNumber: true },
+      { name: "Time", get: (row) => row.at, show: (row) => asClock(this.record, row.at), isNumber: true },
       { name: "What", get: (row) => row.kind },
       { name: "", get: (row) => row.text },
-    ], (row) => row.place);
+    ], (row) => row.number);
     this.table.sort = { column: 0, way: -1 };
     this.element = h("section", {}, this.table.element);
   }
 
   show(record, machine, time) {
-    const rows = record.log.filter((line) => time === null || line.at <= time);
-    this.table.show(rows.map((line) => ({ ...line, place: `${line.at} ${line.text}`, clock: asClock(record, line.at), stuck: line.kind === "trouble" })));
+    this.record = record;
+    const rows = time === null ? record.log : record.log.filter((line) => line.at <= time);
+    this.table.show(rows);
   }
 }
