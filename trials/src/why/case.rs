@@ -24,6 +24,8 @@ pub struct Case {
     pub expected: Expected,
     /// What the report says, among other things; `{0}` stands for the tid of the first task.
     pub says: Vec<String>,
+    /// Whether the report names lines of the program, for which it reads the stacks of the tasks.
+    pub needs_stacks: bool,
 }
 
 /// Finds all cases.
@@ -41,7 +43,7 @@ pub fn find(folder: &Path) -> Result<Vec<Case>> {
 }
 
 fn parse(source: &Path, text: &str, part: &str) -> Result<Case> {
-    let (mut tasks, mut hosts, mut deadlock, mut says) = (None, 1, None, Vec::new());
+    let (mut tasks, mut hosts, mut deadlock, mut says, mut needs_stacks) = (None, 1, None, Vec::new(), false);
     for line in text.lines() {
         let directive = ["//@ ", "C@ ", "#@ "].iter().find_map(|start| line.strip_prefix(start));
         match directive.and_then(|line| line.split_once(": ")) {
@@ -52,6 +54,7 @@ fn parse(source: &Path, text: &str, part: &str) -> Result<Case> {
                 let numbers = numbers.split(' ').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
                 deadlock = Some(numbers);
             }
+            Some(("needs", "stacks")) => needs_stacks = true,
             Some(("says", words)) => says.push(words.to_owned()),
             Some((other, _)) => bail!("{other}: no such directive"),
             None => {}
@@ -67,7 +70,7 @@ fn parse(source: &Path, text: &str, part: &str) -> Result<Case> {
     ensure!(expected == Expected::Health || !says.is_empty(), "a fault needs a directive `says`");
     let name = source.file_stem().context("a name")?.to_string_lossy().into_owned();
     let tasks = tasks.context("the directive `tasks`")?;
-    Ok(Case { name, source: source.to_owned(), tasks, hosts, expected, says })
+    Ok(Case { name, source: source.to_owned(), tasks, hosts, expected, says, needs_stacks })
 }
 
 #[cfg(test)]

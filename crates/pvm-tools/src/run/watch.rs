@@ -413,6 +413,7 @@ impl<'a> Run<'a> {
         let Some(lookout) = &mut self.lookout else { return };
         let tasks = self.known.iter().chain(self.tasks.keys()).copied().collect();
         let Some(found) = lookout.proceed(self.session, &tasks, Instant::now()) else { return };
+        let found = found.locate(self.session.tid().host());
         let count = found.shown().len();
         let what = if count == 1 { "a task" } else { &format!("{count} tasks") };
         eprintln!("pvm run: {what} can never go on, seen {} after the start:", seconds(self.began.elapsed()));

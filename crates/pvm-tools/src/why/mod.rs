@@ -1,17 +1,19 @@
 //! `pvm why`: who waits for whom, and why nothing comes. Takes looks at the machine, lets the core judge, and prints the
 //! judgement.
+mod place;
 mod text;
 mod value;
 
 use crate::control::Control;
 use crate::repeat::{Shown, repeat};
 use crate::{cli, json, look, machine, shape};
+use place::{Finder, Place};
 use pvm_core::codes::Code;
 use pvm_core::jobs;
 use pvm_core::proto::{Host, TaskInfo};
 use pvm_core::tid::Tid;
 use pvm_core::waiting::{Obstacle, Outlook, Report, TaskReport, report};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::Duration;
 pub use value::call;
@@ -55,6 +57,8 @@ pub struct Found {
     hosts: Vec<Host>,
     /// The tasks that are shown.
     shown: BTreeSet<Tid>,
+    /// Where in their programs those wait of which that was seen.
+    places: BTreeMap<Tid, Place>,
 }
 
 /// Runs `pvm why`.
@@ -63,6 +67,7 @@ pub fn run(arguments: &cli::Why) -> ExitCode {
     machine::visit(failed, |session| {
         repeat(session, arguments.watch, failed, |session| {
             let found = examine(session, arguments.of.as_deref()).map_err(|error| error.to_string())?;
+            let found = found.locate(session.tid().host());
             let text = match (arguments.json, arguments.watch) {
                 (true, None) => json::text(&found.value()),
                 (true, Some(_)) => format!("{}\n", found.value()),
@@ -89,7 +94,7 @@ pub fn examine(control: &mut dyn Control, of: Option<&str>) -> Result<Found, Err
                 Some(word) => chosen(&report, word)?,
                 None => report.tasks.iter().map(|task| task.info.tid).collect(),
             };
-            return Ok(Found { report, hosts, shown });
+            return Ok(Found::new(report, hosts, shown));
         }
         [_, earlier] = pair;
     }
@@ -118,7 +123,7 @@ fn chosen(report: &Report, word: &str) -> Result<BTreeSet<Tid>, Error> {
 
 /// Returns what is said of a task, if it waits.
 pub fn sentence(task: &TaskReport) -> Option<String> {
-    task.state.wait().map(|wait| text::sentence(task, wait))
+    task.state.wait().map(|wait| text::sentence(task, wait, None))
 }
 
 /// Returns the tasks for which a task waits by name.
@@ -132,12 +137,26 @@ pub fn awaited(task: &TaskReport) -> Vec<Tid> {
 }
 
 impl Found {
+    fn new(report: Report, hosts: Vec<Host>, shown: BTreeSet<Tid>) -> Found {
+        Found { report, hosts, shown, places: BTreeMap::new() }
+    }
+
+    /// Looks in which lines of their programs the tasks of this host wait.
+    pub fn locate(mut self, here: Tid) -> Found {
+        let waiting = self.tasks().filter(|task| task.info.host == here && task.state.wait().is_some());
+        let mut finder = Finder::default();
+        let place = |task: &TaskReport| Some((task.info.tid, finder.place(task.info.pid)?));
+        let places = waiting.filter_map(place).collect();
+        self.places = places;
+        self
+    }
+
     /// Returns what is known of those of these tasks that can never go on; `None` if there are none.
     pub fn stuck(report: Report, hosts: Vec<Host>, of: &BTreeSet<Tid>) -> Option<Found> {
         let is_stuck = |task: &&TaskReport| matches!(task.outlook, Outlook::Stuck { .. });
         let stuck = report.tasks.iter().filter(is_stuck).map(|task| task.info.tid);
         let shown: BTreeSet<Tid> = stuck.filter(|tid| of.contains(tid)).collect();
-        (!shown.is_empty()).then_some(Found { report, hosts, shown })
+        (!shown.is_empty()).then(|| Found::new(report, hosts, shown))
     }
 
     /// Returns the tasks that are shown.

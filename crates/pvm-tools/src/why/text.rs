@@ -1,4 +1,5 @@
 //! The report as text, at most 80 columns wide.
+use super::place::Place;
 use super::{Deadlock, Found};
 use crate::shape;
 use pvm_core::state_line::{Call, Label, Unread, Wait, Wanted};
@@ -22,7 +23,7 @@ impl Found {
         for task in self.tasks() {
             if let Some(wait) = task.state.wait() {
                 let head = format!("{:<9} {:>7} ", task.info.tid.to_string(), age(task.waited_ns));
-                text.push_str(&wrapped(&head, &sentence(task, wait)));
+                text.push_str(&wrapped(&head, &sentence(task, wait, self.places.get(&task.info.tid))));
             }
         }
         for deadlock in self.deadlocks() {
@@ -101,15 +102,17 @@ impl Deadlock<'_> {
 }
 
 /// Returns what is said of a task that waits.
-pub(super) fn sentence(task: &TaskReport, wait: &Wait) -> String {
+pub(super) fn sentence(task: &TaskReport, wait: &Wait, place: Option<&Place>) -> String {
+    let place = place.and_then(Place::text).map_or_else(String::new, |place| format!("{place}: "));
+    let call = place + &call(&wait.call);
     let mut reasons: Vec<String> = task.obstacles.iter().flat_map(|obstacle| reasons(obstacle, &wait.call)).collect();
     reasons.extend(doubt(&task.state));
     if task.outlook == Outlook::Idle {
         reasons.push("only a new task could send something".to_owned());
     }
     match reasons.is_empty() {
-        true => call(&wait.call),
-        false => format!("{}: {}", call(&wait.call), reasons.join("; ")),
+        true => call,
+        false => format!("{call}: {}", reasons.join("; ")),
     }
 }
 

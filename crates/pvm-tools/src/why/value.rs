@@ -1,4 +1,5 @@
 //! The report as JSON.
+use super::place::Place;
 use super::{Deadlock, Found};
 use crate::look::state_name;
 use crate::shape;
@@ -35,6 +36,7 @@ impl Found {
         if let Some(wait) = task.state.wait() {
             value["wait"] = call(wait);
             value["seconds"] = json!(task.waited_ns as f64 / 1e9);
+            value["at"] = self.places.get(&task.info.tid).map_or(Value::Null, Place::value);
             value["because"] = task.obstacles.iter().map(obstacle).collect();
         }
         value
