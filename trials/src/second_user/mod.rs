@@ -33,6 +33,7 @@ const CHECKS: &[Check] = &[
     ("a stranger's task does not enroll", strangers_task_does_not_enroll),
     ("two users have machines side by side", machines_side_by_side),
     ("segments and descriptors are closed to strangers", segments_are_closed),
+    ("the page of pvm monitor is closed to strangers", page_is_closed),
 ];
 
 /// Runs the command.
@@ -201,5 +202,28 @@ fn segments_are_closed(scene: &Scene) -> Result<()> {
     let shared =
         scene.output(Who::Us, "find", &["/dev/shm", "-user", &scene.user().to_string(), "-newer", scene.made()])?;
     ensure!(shared.is_empty(), "named shared memory: {shared}");
+    Ok(())
+}
+
+fn page_is_closed(scene: &Scene) -> Result<()> {
+    let _daemon = scene.daemon(Who::Us)?;
+    let socket = scene.temporary().join("page");
+    let (mut on_port, mut on_socket) = (scene.monitor(&[])?, scene.monitor(&["--socket", &socket.to_string_lossy()])?);
+    let (link, _) = (on_port.line()?, on_socket.line()?);
+    let port = link.split([':', '/']).nth(4).with_context(|| format!("no port in {link}"))?.to_owned();
+    let ask = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /events HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n' >&3; cat <&3"
+    );
+    let answer = scene.output(Who::Stranger, "bash", &["-c", &ask])?;
+    ensure!(answer.starts_with("HTTP/1.1 403 "), "the stranger gets {answer}");
+    let token = link.rsplit('=').next().unwrap_or_default();
+    let seen = scene.output(
+        Who::Stranger,
+        "sh",
+        &["-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null; true"],
+    )?;
+    ensure!(!seen.contains(token), "the stranger sees the link");
+    let mode = fs::metadata(&socket)?.permissions().mode() & 0o777;
+    ensure!(mode == 0o600, "the socket has the mode {mode:o}");
     Ok(())
 }

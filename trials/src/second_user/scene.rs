@@ -131,6 +131,10 @@ impl Scene {
         }
         Ok(process)
     }
+    /// Starts `pvm monitor`.
+    pub fn monitor(&self, options: &[&str]) -> Result<Process> {
+        Process::start(self.command(Who::Us, "pvm").arg("monitor").args(options).stderr(Stdio::null()))
+    }
     /// Starts a program of the other user that listens on that socket like a daemon.
     pub fn listen(&self, socket: &Path) -> Result<Process> {
         let mut process = Process::start(self.command(Who::Stranger, "stranger").arg("listen").arg(socket))?;
@@ -156,7 +160,7 @@ impl Process {
         self.child.id()
     }
     /// Returns the next line of the output.
-    fn line(&mut self) -> Result<String> {
+    pub fn line(&mut self) -> Result<String> {
         // A process that neither prints nor ends is killed after a time limit.
         let watch = Watch::start(self.child.id(), START_WAIT_MAX)?;
         let mut line = String::new();

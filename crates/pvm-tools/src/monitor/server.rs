@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// * Filled by: whoever can connect
 /// * Setting: none, browsers show it at once
 /// * Reached: the oldest is closed for each new one
-/// * Test: `a_thousand_silent_connections_keep_nobody_out`
+/// * Test: `silent_connections_keep_nobody_out`
 const STRANGERS_MAX: usize = 64;
 /// How many pages may read the events at the same time.
 ///
@@ -268,5 +268,77 @@ impl Server {
             }
             out.flush()?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::net::SocketAddr;
+
+    /// Serves for as long as the test program runs. Returns the address and the cookie of a page that has been opened.
+    fn serve() -> (SocketAddr, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let access = Access::new(None).unwrap();
+        let cookie = format!("Cookie: {}={}\r\n", access.cookie_name(), access.cookie());
+        let server = Arc::new(Server::new(Feed::new(&json!({ "name": "start" })), access, String::new()));
+        thread::spawn(move || server.serve(&Listener::Tcp(listener)));
+        (address, cookie)
+    }
+
+    fn ask(address: SocketAddr, path: &str, headers: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").unwrap();
+        stream
+    }
+
+    fn status(mut stream: &TcpStream) -> String {
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        String::from_utf8_lossy(&head[9..]).into_owned()
+    }
+
+    #[test]
+    fn silent_connections_keep_nobody_out() {
+        let (address, cookie) = serve();
+        let silent = |_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            // One that was closed for a newer one takes no more.
+            let _ = write!(stream, "GET / HTTP/1.1\r\n");
+            stream
+        };
+        let silent: Vec<TcpStream> = (0..5 * STRANGERS_MAX).map(silent).collect();
+        assert_eq!(status(&ask(address, "/metrics", &cookie)), "200");
+        assert_eq!(status(&ask(address, "/metrics", "")), "403");
+        drop(silent);
+    }
+
+    #[test]
+    fn one_page_too_many_is_told_so() {
+        let (address, cookie) = serve();
+        let open = |_| {
+            let page = ask(address, "/events", &cookie);
+            (status(&page), page)
+        };
+        let pages: Vec<(String, TcpStream)> = (0..=READERS_MAX).map(open).collect();
+        let answers: Vec<&str> = pages.iter().map(|(status, _)| status.as_str()).collect();
+        assert_eq!(answers[..READERS_MAX], ["200"; READERS_MAX]);
+        assert_eq!(answers[READERS_MAX], "503");
+    }
+
+    #[test]
+    fn who_shows_nothing_gets_nothing() {
+        let (address, cookie) = serve();
+        for path in ["/", "/events", "/record", "/save", "/metrics", "/monitor.js", "/open?token=0", "/../etc/passwd"] {
+            assert_eq!(status(&ask(address, path, "")), "403", "{path}");
+        }
+        for (path, expected) in [("/", "200"), ("/monitor.css", "200"), ("/none", "404"), ("/../etc/passwd", "404")] {
+            assert_eq!(status(&ask(address, path, &cookie)), expected, "{path}");
+        }
+        let mut post = TcpStream::connect(address).unwrap();
+        write!(post, "POST / HTTP/1.1\r\nHost: localhost\r\n{cookie}\r\n").unwrap();
+        assert_eq!(status(&post), "405");
     }
 }

@@ -1,8 +1,10 @@
 //! In which line of its program a task of this host waits. Reads the stack of the process and unwinds it, which the process does not
 //! notice, and asks the debug information of the program; without that, its symbols.
-use addr2line::Loader;
+use addr2line::Context;
+use addr2line::gimli::{self, Dwarf, EndianSlice, RunTimeEndian, SectionId};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module};
-use object::read::{Object, ObjectSection, ObjectSegment, ReadCache};
+use object::read::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache};
+use object::{CompressionFormat, SymbolKind};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -32,6 +34,29 @@ pub struct Place {
 }
 
 impl Place {
+    /// Finds the place of an address in a file.
+    fn find(path: &Path, address: u64) -> Option<Place> {
+        let cache = ReadCache::new(File::open(path).ok()?);
+        let file = object::File::parse(&cache).ok()?;
+        let functions = file.symbols().chain(file.dynamic_symbols()).filter(|symbol| {
+            symbol.kind() == SymbolKind::Text && (symbol.address()..symbol.address() + symbol.size()).contains(&address)
+        });
+        let function = functions.filter_map(|symbol| Some(symbol.name().ok()?.to_owned())).next();
+        let section = |id: SectionId| -> Result<EndianSlice<'_, RunTimeEndian>, gimli::Error> {
+            let section = file.section_by_name(id.name());
+            // Compressed sections are not read.
+            let bytes = section.filter(|section| !is_compressed(section)).and_then(|section| section.data().ok());
+            let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+            Ok(EndianSlice::new(bytes.unwrap_or_default(), endian))
+        };
+        let lines = Dwarf::load(section).and_then(Context::from_dwarf);
+        let line = lines.ok().and_then(|lines| {
+            let found = lines.find_location(address).ok()??;
+            Some((found.file?.to_owned(), found.line?))
+        });
+        Some(Place { function, line })
+    }
+
     /// Returns the place for a person: `ring.c:42 (solve)`; `None` if nothing is known.
     pub fn text(&self) -> Option<String> {
         let line = self.line.as_ref().map(|(file, line)| {
@@ -99,13 +124,7 @@ impl Finder {
 
     /// Returns the place of an address in a file.
     fn place_in(&mut self, process: &Path, code: &Code, address: u64) -> Option<Place> {
-        let find = || {
-            let loader = Loader::new(inside(process, &code.mapped.key.path)).ok()?;
-            let function = loader.find_symbol(address).map(str::to_owned);
-            let found = loader.find_location(address).ok().flatten();
-            let line = found.and_then(|found| Some((found.file?.to_owned(), found.line?)));
-            Some(Place { function, line })
-        };
+        let find = || Place::find(&inside(process, &code.mapped.key.path), address);
         self.places.entry((code.mapped.key.clone(), address)).or_insert_with(find).clone()
     }
 }
@@ -228,6 +247,10 @@ impl Code {
     }
 }
 
+fn is_compressed<'data>(section: &impl ObjectSection<'data>) -> bool {
+    section.compressed_file_range().is_ok_and(|range| range.format != CompressionFormat::None)
+}
+
 /// Returns a path as the process sees it.
 fn inside(process: &Path, path: &Path) -> PathBuf {
     process.join("root").join(path.strip_prefix("/").unwrap_or(path))
@@ -280,7 +303,7 @@ mod tests {
         );
         let [file] = &files[..] else { panic!("{} files", files.len()) };
         assert_eq!(
-            (file.path.as_path(), file.range.clone(), file.code),
+            (file.key.path.as_path(), file.range.clone(), file.code),
             (Path::new("/bin/a b"), 0x5500..0x5800, (0x5600, 0x100))
         );
     }
