@@ -483,6 +483,8 @@ class Trial:
 
     def screenshots(self):
         self.screenshots_of(VIEWS)
+
+    def screenshots_of_a_farm(self):
         if not SCREENSHOTS:
             return
         record, saved = self.folder / "farm.json", self.folder / "farm.html"
@@ -499,7 +501,8 @@ class Trial:
 
     CHECKS = [
         a_link_opens_the_page_once, waits, tasks, groups, traffic, hosts_come_and_go, space_time, utilization, screenshots,
-        the_time_can_be_rewound, a_killed_task_goes, a_deadlock_is_named, names_are_text, a_reload_shows_the_same,
+        the_time_can_be_rewound, a_killed_task_goes, screenshots_of_a_farm,
+        a_deadlock_is_named, names_are_text, a_reload_shows_the_same,
         two_browsers_and_a_lost_connection, a_thousand_silent_connections_keep_nobody_out, one_page_too_many_is_told_so,
         a_saved_page_shows_the_same,
         a_traced_run_shows_calls_and_messages, the_machine_may_halt_while_the_page_is_open,
