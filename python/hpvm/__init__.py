@@ -8,7 +8,9 @@ False
 >>> hpvm.recv(tid)
 144
 """
+from .calls import RemoteTraceback
 from .errors import HostError, MessageError, NoMachine, NoSuchTask, PvmError, WorkerLost
+from .executor import Executor
 from .groups import Group
 from .machine import (
     Host,
@@ -31,13 +33,13 @@ from .machine import (
 )
 from .mailboxes import get, get_message, mailboxes, put, remove
 from .messages import Message, Packet, precv, probe, psend, recv, recv_message, send
-from .pool import Executor, Pool
+from .pool import AsyncResult, Pool
 from .watches import Watch, watch_exit, watch_hosts_added, watch_hosts_lost
 
 __version__ = "0.1.0"
 __all__ = [
-    "Executor", "Group", "Host", "HostError", "Message", "MessageError", "NoMachine", "NoSuchTask", "Packet", "Pool",
-    "PvmError", "TaskInfo", "Watch", "WorkerLost", "add_hosts", "delete_hosts", "get", "get_message", "halt", "hosts",
+    "AsyncResult", "Executor", "Group", "Host", "HostError", "Message", "MessageError", "NoMachine", "NoSuchTask", "Packet", "Pool",
+    "PvmError", "RemoteTraceback", "TaskInfo", "Watch", "WorkerLost", "add_hosts", "delete_hosts", "get", "get_message", "halt", "hosts",
     "is_alive", "kill", "leave", "mailboxes", "mytid", "parent", "precv", "probe", "psend", "put", "python", "recv",
     "recv_message", "remove", "send", "send_signal", "settings", "spawn", "start", "tasks", "watch_exit",
     "watch_hosts_added", "watch_hosts_lost",

@@ -94,6 +94,9 @@ class Group:
         """
         import numpy
 
+        if not isinstance(operation, numpy.ufunc):
+            # Before the others are kept waiting.
+            raise TypeError(f"operation is a numpy operator, such as numpy.add or numpy.maximum, not {operation!r}")
         data = numpy.array(data, order="C", ndmin=1)
         code, size = kind(data)
         name = getattr(operation, "__name__", "")

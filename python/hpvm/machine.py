@@ -6,16 +6,17 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Union
+from typing import Dict, Iterable, List, Optional, Sequence, Union
 
 from . import _hpvm, programs
-from .errors import PvmError, check, error
+from .errors import HostError, PvmError, check, error
 
 #: Flags of `spawn`, as in pvm3.h.
 TASK_HOST, TASK_ARCH = 1, 2
 _AUTO_ERROR = 3
 _DUPLICATE = -28
 _CANT_START = -29
+_NO_HOST = -6
 #: The daemon sets it for each task that it starts.
 _SPAWNED = "PVMEPID"
 
@@ -147,21 +148,24 @@ def hosts() -> List[Host]:
     return [Host(tid, name, arch, speed) for tid, name, arch, speed, _ in _hpvm.config()]
 
 
-def add_hosts(*names: str) -> None:
-    """Adds hosts; raises `HostError` for the first that cannot be added (the others are added)."""
+def add_hosts(*names: Union[str, Iterable[str]]) -> None:
+    """Adds hosts, by their names or lists of names; raises `HostError` for the first that cannot be added (the others are added)."""
     _change(names, True)
 
 
-def delete_hosts(*names: str) -> None:
-    """Deletes hosts; raises `HostError` for the first that cannot be deleted."""
+def delete_hosts(*names: Union[str, Iterable[str]]) -> None:
+    """Deletes hosts, by their names or lists of names; raises `HostError` for the first that cannot be deleted."""
     _change(names, False)
 
 
-def _change(names: Sequence[str], add: bool) -> None:
+def _change(names: Sequence[Union[str, Iterable[str]]], add: bool) -> None:
     call = "pvm_addhosts" if add else "pvm_delhosts"
-    code, results = _hpvm.change_hosts(list(names), add)
+    flat = [one for name in names for one in ([name] if isinstance(name, str) else name)]
+    code, results = _hpvm.change_hosts(flat, add)
     check(call, code)
-    for name, result in zip(names, results):
+    for name, result in zip(flat, results):
+        if add and result == _NO_HOST:
+            raise HostError(call, result, name, "no address is known for this name (getent hosts NAME): is it spelled right?")
         check(call, result, name)
 
 

@@ -7,8 +7,9 @@ import time
 from typing import Any, Optional
 
 from . import _hpvm
+from .calls import pack_error, pack_result
 from .errors import check
-from .messages import dumps, loads
+from .messages import loads
 
 #: Tags between a crew and its workers, in the crew's context.
 SETUP, JOB, RESULT, EXIT, STOP, READY = 1, 2, 3, 4, 5, 6
@@ -22,20 +23,10 @@ def _answer(number: int, job: Any, broken: Optional[BaseException]) -> None:
         if broken:
             raise broken
         function, arguments, named = loads(job)
-        ok, parts = True, dumps(function(*arguments, **named))
+        ok, parts = True, pack_result(function(*arguments, **named))
     except Exception as error:
-        ok, parts = False, _parts_of(error)
+        ok, parts = False, pack_error(error)
     _hpvm.send_object([_parent], RESULT, [HEAD.pack(number, ok, time.perf_counter() - began), *parts], _context)
-
-
-def _parts_of(error: BaseException) -> Any:
-    try:
-        parts = dumps(error)
-        loads(parts)
-        return parts
-    except Exception:
-        # An exception that cannot be pickled, or not be made again.
-        return dumps(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 def main(context: int) -> None:
@@ -55,6 +46,9 @@ def main(context: int) -> None:
                 from multiprocessing import spawn
 
                 spawn.prepare(pickle.loads(parts[0]))
+                if len(parts) > 1:
+                    function, arguments, named = loads(parts[1:])
+                    function(*arguments, **named)
             except Exception as error:
                 broken = error
             _hpvm.send_object([_parent], READY, [b""], context)

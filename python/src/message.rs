@@ -265,8 +265,13 @@ pub fn send_buffers(py: Python<'_>, call: &str, parts: Vec<Buffer>, to: (Target,
     }
     let (target, tag, context) = to;
     let total = parts.iter().map(Buffer::len).sum::<usize>();
-    if let (Target::Task(tid), true) = (&target, head.len() + total <= SHORT_BYTES_MAX) {
-        parts.iter().for_each(|part| part.append_to(&mut head));
+    // The receiver takes a short message as a whole: nothing must be added between its parts, as the default encoding does.
+    let is_short = head.len() + total <= SHORT_BYTES_MAX;
+    let mut parts = parts;
+    if is_short {
+        parts.drain(..).for_each(|part| part.append_to(&mut head));
+    }
+    if let (Target::Task(tid), true) = (&target, is_short) {
         let code = py.detach(|| state.run(context, |calls| raw::psend_bytes(calls, *tid, tag, &mut head)));
         return check(py, call, code.unwrap_or_else(|code| code));
     }

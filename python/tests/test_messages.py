@@ -38,6 +38,17 @@ def test_arrays_come_back_writable_and_of_the_same_type():
         assert back.dtype == array.dtype and (back == array).all() and back.flags.writeable
 
 
+@pytest.mark.parametrize("length", [1025, 1026, 1027, 5003, 40_001])
+def test_several_receivers_and_mailboxes_get_arrays_of_any_length(length):
+    arrays = [numpy.arange(length + more, dtype="uint8") for more in (0, 1, 2)]
+    tids = hpvm.python(ECHO, count=2)
+    hpvm.send(tids, arrays)
+    hpvm.put("arrays", arrays)
+    for back in (*(hpvm.recv(tid, timeout=20) for tid in tids), hpvm.get("arrays")):
+        assert all((one == other).all() for one, other in zip(back, arrays))
+    hpvm.remove("arrays")
+
+
 def test_a_read_only_array_stays_read_only():
     array = numpy.arange(10_000)
     array.flags.writeable = False

@@ -1,7 +1,12 @@
 import concurrent.futures
+import multiprocessing
 import os
+import pickle
+import subprocess
+import sys
 import threading
 import time
+import traceback
 
 import numpy
 import pytest
@@ -175,3 +180,161 @@ def test_waiting_jobs_can_be_cancelled():
     futures = [executor.submit(time.sleep, 0.1) for _ in range(20)]
     executor.shutdown(wait=True, cancel_futures=True)
     assert futures[0].done() and futures[-1].cancelled()
+
+
+def meet(number, folder, members):
+    """Waits until so many calls run at the same time."""
+    open(os.path.join(folder, str(number)), "w").close()
+    end = time.monotonic() + 60
+    while len(os.listdir(folder)) < members:
+        assert time.monotonic() < end, os.listdir(folder)
+        time.sleep(0.01)
+    return os.getpid()
+
+
+def wait_for(path):
+    end = time.monotonic() + 60
+    while not os.path.exists(path):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_each_worker_of_a_fresh_executor_gets_a_job(tmp_path):
+    with hpvm.Executor(3) as executor:
+        futures = [executor.submit(meet, number, str(tmp_path), 3) for number in range(3)]
+        assert len({future.result(timeout=60) for future in futures}) == 3
+
+
+def test_each_worker_of_a_fresh_pool_gets_an_item(tmp_path):
+    with hpvm.Pool(3) as pool:
+        assert len(set(pool.starmap(meet, [(number, str(tmp_path), 3) for number in range(3)]))) == 3
+
+
+def test_short_jobs_do_not_wait_behind_long_ones(tmp_path):
+    end = str(tmp_path / "end")
+    with hpvm.Executor(2) as executor:
+        assert [executor.submit(double, number).result(timeout=60) for number in range(20)] == list(range(0, 40, 2))
+        long = executor.submit(wait_for, end)
+        short = [executor.submit(double, number) for number in range(20)]
+        # The long one ends only when all short ones have ended.
+        assert [future.result(timeout=60) for future in short] == list(range(0, 40, 2))
+        open(end, "w").close()
+        long.result(timeout=60)
+
+
+def inner(value):
+    return 1 / (value - 2)
+
+
+def outer(value):
+    return inner(value)
+
+
+def test_an_error_names_the_line_in_the_worker(pool):
+    for call in (lambda: pool.map(outer, range(4)), lambda: pool.apply(outer, 2), lambda: pool.map_async(outer, [2]).get()):
+        with pytest.raises(ZeroDivisionError) as caught:
+            call()
+        assert isinstance(caught.value.__cause__, hpvm.RemoteTraceback)
+        text = "".join(traceback.format_exception(type(caught.value), caught.value, caught.tb))
+        assert "in inner" in text and "return 1 / (value - 2)" in text, text
+
+
+class Unpicklable(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} {two}")
+
+
+def raise_unpicklable():
+    raise Unpicklable(1, 2)
+
+
+def test_an_error_that_cannot_be_pickled_has_its_line_too(pool):
+    with pytest.raises(RuntimeError, match="Unpicklable: 1 2") as caught:
+        pool.apply(raise_unpicklable)
+    assert "in raise_unpicklable" in str(caught.value.__cause__)
+
+
+def test_a_lost_job_is_named(pool):
+    future = pool.executor.submit(die, "this one")
+    with pytest.raises(hpvm.WorkerLost, match=r"die\('this one'\), the last one t[0-9a-f]+ on "):
+        future.result(timeout=60)
+
+
+def test_results_may_come_later(pool):
+    got, failed = [], []
+    results = [
+        pool.apply_async(pow, (2, 10), callback=got.append),
+        pool.map_async(double, range(4), callback=got.append),
+        pool.starmap_async(pow, [(2, 3), (3, 2)], callback=got.append),
+        pool.map_async(double, [], callback=got.append),
+    ]
+    assert [result.get(timeout=60) for result in results] == [1024, [0, 2, 4, 6], [8, 9], []]
+    assert all(result.ready() and result.successful() for result in results)
+    assert sorted(map(str, got)) == sorted(map(str, [1024, [0, 2, 4, 6], [8, 9], []]))
+    wrong = pool.map_async(fail, [1], error_callback=failed.append)
+    with pytest.raises(ValueError, match="no 1"):
+        wrong.get(timeout=60)
+    assert not wrong.successful() and isinstance(failed[0], ValueError)
+    late = pool.apply_async(time.sleep, (0.5,))
+    with pytest.raises(multiprocessing.TimeoutError):
+        late.get(timeout=0.001)
+    late.wait()
+
+
+def remember(value):
+    global remembered
+    remembered = value
+
+
+def recall(_):
+    return remembered
+
+
+def test_each_worker_is_initialized():
+    with hpvm.Pool(2, initializer=remember, initargs=(7,)) as pool:
+        assert pool.map(recall, range(10), chunksize=1) == [7] * 10
+        hpvm.send_signal(pool.executor.workers[0], 9)
+        assert pool.map(recall, range(10), chunksize=1) == [7] * 10
+    with pytest.raises(TypeError):
+        hpvm.Executor(1, initializer=3)
+
+
+def test_an_initializer_that_fails_fails_the_jobs():
+    with hpvm.Executor(1, initializer=fail, initargs=(5,)) as executor:
+        with pytest.raises(ValueError, match="no 5"):
+            executor.submit(double, 1).result(timeout=60)
+
+
+def test_functions_without_a_module_go_with_their_code(pool):
+    pytest.importorskip("cloudpickle")
+    offset = 3
+    assert pool.map(lambda value: value + offset, range(3)) == [3, 4, 5]
+
+    class Local:
+        def __init__(self, value):
+            self.value = value
+
+    assert pool.map(lambda value: Local(value), [8])[0].value == 8
+
+
+def test_without_cloudpickle_the_error_says_so(pool, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(pickle.PicklingError, match=r"pip install 'hpvm\[notebook\]'"):
+        pool.map(lambda value: value, [1])
+    assert pool.map(double, [1]) == [2]
+
+
+SESSION = """
+import hpvm
+def f(x): return Thing(x + 1)
+class Thing:
+    def __init__(self, value): self.value = value
+with hpvm.Pool(2) as p:
+    print([thing.value for thing in p.map(f, range(3))])
+"""
+
+
+def test_functions_of_an_interactive_session_work():
+    pytest.importorskip("cloudpickle")
+    done = subprocess.run([sys.executable, "-"], input=SESSION, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[1, 2, 3]\n", done
