@@ -81,7 +81,12 @@ def _names_main(value: Any) -> bool:
 
 
 def describe(function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> str:
-    """Returns a call in few words."""
+    """Returns a call in few words; of a chunk of a pool, the function and the items."""
+    if getattr(function, "__module__", None) == "hpvm.pool":
+        function, items, has_many = args
+        if len(items) == 1:
+            return describe(function, tuple(items[0]) if has_many else (items[0],), kwargs)
+        args = (items,)
     name = getattr(function, "__qualname__", None) or reprlib.repr(function)
     words = [*map(reprlib.repr, args), *(f"{key}={reprlib.repr(value)}" for key, value in kwargs.items())]
     return f"{name}({', '.join(words)})"

@@ -258,6 +258,8 @@ def test_a_lost_job_is_named(pool):
     future = pool.executor.submit(die, "this one")
     with pytest.raises(hpvm.WorkerLost, match=r"die\('this one'\), the last one t[0-9a-f]+ on "):
         future.result(timeout=60)
+    with pytest.raises(hpvm.WorkerLost, match=r"die\(3\), the last one"):
+        pool.map(die, [3])
 
 
 def test_results_may_come_later(pool):
