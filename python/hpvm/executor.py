@@ -24,7 +24,8 @@ from . import _hpvm, machine
 from .calls import describe, host_of, is_interactive, pack, unpack_error
 from .errors import PvmError, WorkerLost, check
 from .messages import loads
-from .worker import EXIT, HEAD, JOB, READY, RESULT, SETUP, STOP
+from .output import Output, Where
+from .worker import EXIT, HEAD, JOB, OUTPUT, READY, RESULT, SETUP, STOP
 
 #: How many jobs a worker has at most: while it does one, the others are there already. Only jobs that are known to be short
 #: wait at a worker: all that it has take at most this time, as far as the calls before have shown, in seconds.
@@ -33,6 +34,8 @@ CREDIT, CREDIT_SECONDS = 4, 0.01
 SECONDS_WEIGHT = 0.3
 #: Of how many functions the times are kept.
 FUNCTIONS_MAX = 1000
+#: How long the end of what workers print is waited for at the end of an executor, in seconds.
+OUTPUT_SECONDS = 2.0
 #: How often the job that a worker was doing may be lost before it fails with `WorkerLost`.
 LOSSES_MAX = 5
 #: How long workers may end before they can do anything, or not be started at all, until waiting jobs fail, in seconds.
@@ -69,7 +72,9 @@ class Executor(concurrent.futures.Executor):
 
     Functions and arguments must be picklable; functions of the main program are found by importing it again in the
     worker, as `multiprocessing` does, so protect its top level by `if __name__ == "__main__":`. Lambdas, local functions and
-    those of an interactive session need `cloudpickle`. Each worker calls `initializer(*initargs)` first. A job whose worker
+    those of an interactive session need `cloudpickle`. Each worker calls `initializer(*initargs)` first. What workers print
+    appears on the standard output, with the worker's tid before each line ("tag") or without it ("plain"), in the daemon's
+    log ("log"), or goes to a function of tid and line. A job whose worker
     is lost is done again by another worker; so a job can run more than once, but its result comes once. A job fails
     with `WorkerLost` if five workers have ended while they did it. An error of a job has the worker's traceback as its
     `__cause__`.
@@ -84,7 +89,9 @@ class Executor(concurrent.futures.Executor):
         host: Optional[str] = None,
         initializer: Optional[Callable[..., object]] = None,
         initargs: Tuple[Any, ...] = (),
+        output: Where = "tag",
     ) -> None:
+        self._output = Output(output)
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be callable")
         machine.start()
@@ -102,6 +109,8 @@ class Executor(concurrent.futures.Executor):
         self._waiting: Deque[Job] = deque()
         #: For each worker, what it has to do, the job that it is doing first.
         self._workers: Dict[int, "OrderedDict[int, Job]"] = {}
+        #: All that there have been.
+        self._hired: Set[int] = set()
         #: The workers that have started and can do jobs.
         self._ready: Set[int] = set()
         #: How many workers have ended in a row before they could do anything, since when there is none that could,
@@ -166,7 +175,9 @@ class Executor(concurrent.futures.Executor):
         if missing <= 0:
             return
         code = f"from hpvm.worker import main; main({self._context})"
-        tids = machine.python(code, count=missing, host=self._host)
+        with self._output.collected(self._me, OUTPUT, self._context):
+            tids = machine.python(code, count=missing, host=self._host)
+        self._hired.update(tids)
         for tid in tids:
             self._workers[tid] = OrderedDict()
         _hpvm.notify(1, EXIT, tids, -1, self._context)
@@ -229,7 +240,10 @@ class Executor(concurrent.futures.Executor):
             if message is None:
                 self._try_again()
             elif message.tag == STOP and message.tid == self._me:
+                self._hear_the_last()
                 return
+            elif message.tag == OUTPUT:
+                self._output.take(message)
             elif message.tag == RESULT:
                 self._take(message.tid, message.parts())
             elif message.tag == READY:
@@ -238,6 +252,14 @@ class Executor(concurrent.futures.Executor):
                 into = bytearray(4)
                 message.unpack_into(3, 4, into)
                 self._lose(int.from_bytes(into, sys.byteorder, signed=True))
+
+    def _hear_the_last(self) -> None:
+        """Shows what workers have printed at last."""
+        end = time.monotonic() + OUTPUT_SECONDS
+        while not self._output.has_ended(self._hired) and time.monotonic() < end:
+            message = _hpvm.recv_message(-1, OUTPUT, max(0.0, end - time.monotonic()), self._context)
+            if message is not None:
+                self._output.take(message)
 
     def _until_next_try(self) -> Optional[float]:
         """Returns the seconds until missing workers may be started; None if none are missing."""

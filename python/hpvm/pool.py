@@ -18,6 +18,7 @@ from math import ceil
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Protocol, Tuple
 
 from .executor import CREDIT, Call, ChunkLost, Executor, Job
+from .output import Where
 
 #: The time that a chunk of `Pool.map` should take, in seconds. Somebody waits for the first results of `imap`.
 MAP_CHUNK_SECONDS, IMAP_CHUNK_SECONDS = 0.5, 0.02
@@ -204,8 +205,9 @@ class Pool:
         host: Optional[str] = None,
         initializer: Optional[Callable[..., object]] = None,
         initargs: Tuple[Any, ...] = (),
+        output: Where = "tag",
     ) -> None:
-        self.executor = Executor(processes, host, initializer, initargs)
+        self.executor = Executor(processes, host, initializer, initargs, output)
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any], chunksize: Optional[int] = None) -> List[Any]:
         """Returns the results in the order of the items. Raises the first exception of the function."""

@@ -12,7 +12,7 @@ from .errors import check
 from .messages import loads
 
 #: Tags between a crew and its workers, in the crew's context.
-SETUP, JOB, RESULT, EXIT, STOP, READY = 1, 2, 3, 4, 5, 6
+SETUP, JOB, RESULT, EXIT, STOP, READY, OUTPUT = 1, 2, 3, 4, 5, 6, 7
 #: Before a result: the number of the job, whether it succeeded, and the seconds it took.
 HEAD = struct.Struct("<q?d")
 

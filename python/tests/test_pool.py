@@ -340,3 +340,42 @@ def test_functions_of_an_interactive_session_work():
     pytest.importorskip("cloudpickle")
     done = subprocess.run([sys.executable, "-"], input=SESSION, capture_output=True, text=True, timeout=120)
     assert done.stdout == "[1, 2, 3]\n", done
+
+
+def speak(value):
+    print("hello", value, flush=True)
+    print("to stderr", value, file=sys.stderr, flush=True)
+    return value
+
+
+def test_what_workers_print_appears_with_their_tids(capfd):
+    with hpvm.Pool(1) as pool:
+        [tid] = pool.executor.workers
+        assert pool.map(speak, [3]) == [3]
+    lines = capfd.readouterr().out.splitlines()
+    assert sorted(lines) == [f"[t{tid:x}] hello 3", f"[t{tid:x}] to stderr 3"]
+
+
+def test_output_goes_where_it_is_wanted(capfd):
+    heard = []
+    for output in ("plain", "log", lambda tid, line: heard.append(line)):
+        with hpvm.Pool(2, output=output) as pool:
+            assert pool.map(speak, [1, 2]) == [1, 2]
+        lines = sorted(capfd.readouterr().out.splitlines())
+        assert lines == (["hello 1", "hello 2", "to stderr 1", "to stderr 2"] if output == "plain" else [])
+    assert sorted(heard) == ["hello 1", "hello 2", "to stderr 1", "to stderr 2"]
+    with pytest.raises(ValueError, match="not 'loud'"):
+        hpvm.Pool(1, output="loud")
+
+
+def last_words(_):
+    sys.stdout.write("no line")
+    sys.stdout.flush()
+    os.kill(os.getpid(), 9)
+
+
+def test_the_last_words_of_a_lost_worker_appear(capfd):
+    with hpvm.Executor(1, output="plain") as executor:
+        with pytest.raises(hpvm.WorkerLost):
+            executor.submit(last_words, 1).result(timeout=60)
+    assert capfd.readouterr().out.splitlines() == ["no line"] * 5
