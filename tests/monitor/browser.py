@@ -353,6 +353,26 @@ class Trial:
         until("live", self.browser.status, lambda text: text.startswith("live"))
         assert self.browser.script("return page.record.looks.length") >= looks
 
+    def the_page_ends_tasks_only_if_it_may(self):
+        assert not self.browser.script("return page.mayEnd")
+        monitor = Monitor("--control", "--interval", "0.2")
+        run = Run("-n", "4", "--on-failure", "wait", PROGRAMS / "known")
+        try:
+            tids, _, _ = run.team()
+            self.browser.open(monitor.link())
+            until("live", self.browser.status, lambda text: text.startswith("live"))
+            self.browser.choose("tasks")
+            find = f"//tr[td[text()='{tids[2]}']]//button"
+            [button] = until("a button", lambda: self.browser.driver.find_elements(By.XPATH, find))
+            button.click()
+            self.browser.driver.switch_to.alert.accept()
+            until("ended", lambda: self.browser.rows("tasks"), lambda rows: [row["Task"] for row in rows] == sorted(set(tids) - {tids[2]}))
+        finally:
+            run.end()
+            monitor.end()
+        self.browser.open(self.monitor.link())
+        until("live", self.browser.status, lambda text: text.startswith("live"))
+
     def two_browsers_and_a_lost_connection(self):
         other = Browser()
         try:
@@ -378,14 +398,17 @@ class Trial:
         finally:
             other.end()
 
+    def cookies(self):
+        # One for each monitor that this browser has seen on this computer.
+        return "; ".join(f"{one['name']}={one['value']}" for one in self.browser.driver.get_cookies())
+
     def a_thousand_silent_connections_keep_nobody_out(self):
         silent = []
         for _ in range(1000):
             one = socket.create_connection(("127.0.0.1", self.port))
             one.sendall(b"GET / HTTP/1.1\r\n")
             silent.append(one)
-        cookie = self.browser.driver.get_cookies()[0]
-        status, text = get(self.port, "/metrics", [("Cookie", f"{cookie['name']}={cookie['value']}")])
+        status, text = get(self.port, "/metrics", [("Cookie", self.cookies())])
         assert status == 200 and text.endswith("# EOF\n"), (status, text)
         assert "hpvm_hosts " in text and 'hpvm_tasks{state="computes"} ' in text, text
         for one in silent:
@@ -393,12 +416,11 @@ class Trial:
         assert self.browser.status().startswith("live")
 
     def one_page_too_many_is_told_so(self):
-        cookie = self.browser.driver.get_cookies()[0]
         pages = []
         refused = None
         while refused is None and len(pages) < 100:
             one = socket.create_connection(("127.0.0.1", self.port))
-            one.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookie['name']}={cookie['value']}\r\n\r\n".encode())
+            one.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {self.cookies()}\r\n\r\n".encode())
             line = one.makefile().readline()
             pages.append(one)
             refused = line if "200" not in line else None
@@ -408,8 +430,7 @@ class Trial:
         assert self.browser.status().startswith("live")
 
     def a_saved_page_shows_the_same(self):
-        cookie = self.browser.driver.get_cookies()[0]
-        status, text = get(self.port, "/save", [("Cookie", f"{cookie['name']}={cookie['value']}")])
+        status, text = get(self.port, "/save", [("Cookie", self.cookies())])
         assert status == 200
         saved = self.folder / "saved.html"
         saved.write_text(text)
@@ -502,7 +523,7 @@ class Trial:
     CHECKS = [
         a_link_opens_the_page_once, waits, tasks, groups, traffic, hosts_come_and_go, space_time, utilization, screenshots,
         the_time_can_be_rewound, a_killed_task_goes, screenshots_of_a_farm,
-        a_deadlock_is_named, names_are_text, a_reload_shows_the_same,
+        a_deadlock_is_named, names_are_text, a_reload_shows_the_same, the_page_ends_tasks_only_if_it_may,
         two_browsers_and_a_lost_connection, a_thousand_silent_connections_keep_nobody_out, one_page_too_many_is_told_so,
         a_saved_page_shows_the_same,
         a_traced_run_shows_calls_and_messages, the_machine_may_halt_while_the_page_is_open,

@@ -174,6 +174,9 @@ pub struct Monitor {
     /// Look again after SECONDS
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     pub interval: Duration,
+    /// Let the page end tasks
+    #[arg(long, conflicts_with = "file")]
+    pub control: bool,
     /// Write the page with the recorded run to this file, for any browser, and end
     #[arg(long, value_name = "FILE.html", requires = "file")]
     pub save: Option<PathBuf>,

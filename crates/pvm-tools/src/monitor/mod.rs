@@ -4,6 +4,7 @@ mod access;
 mod feed;
 mod http;
 mod metrics;
+mod orders;
 mod page;
 mod server;
 
@@ -14,6 +15,7 @@ use crate::{cli, look, machine};
 use access::Access;
 use feed::Feed;
 use metrics::Metrics;
+use orders::{Counter, Desk};
 use pvm_task::Session;
 use server::{Listener, Server};
 use signal_hook::consts::SIGTERM;
@@ -83,7 +85,7 @@ fn save(file: &Path, to: &Path) -> Result<(), String> {
 /// Shows a recorded run until a signal comes.
 fn recorded(file: &Path, arguments: &cli::Monitor) -> Result<(), String> {
     let mut signals = Signals::catch().map_err(|error| format!("signals: {error}"))?;
-    let server = open(read(file)?, arguments)?;
+    let server = open(read(file)?, arguments, None)?;
     let _socket = arguments.socket.as_deref().map(SocketFile);
     server.print_link();
     while signals.take().is_empty() {
@@ -101,9 +103,12 @@ fn live(arguments: &cli::Monitor) -> Result<(), String> {
     let session = machine::join().map_err(|error| error.to_string())?;
     let start = pvm_task::trace::stamp().microseconds();
     let mut signals = Signals::catch().map_err(|error| format!("signals: {error}"))?;
-    let server = open(Feed::new(&start_event(start)), arguments)?;
+    let (counter, mut desk) = orders::open().map_err(|error| error.to_string())?;
+    let server = open(Feed::new(&start_event(start)), arguments, arguments.control.then_some(counter))?;
     let _socket = arguments.socket.as_deref().map(SocketFile);
-    let Some(why) = watch(session, &server, arguments.interval, start, &mut signals) else { return Ok(()) };
+    let Some(why) = watch(session, &server, (arguments.interval, start), (&mut signals, &mut desk)) else {
+        return Ok(());
+    };
     eprintln!("pvm monitor: {why}; what was seen stays while a page is open");
     server.feed.end(&why);
     let mut read_at = Instant::now();
@@ -120,9 +125,8 @@ fn live(arguments: &cli::Monitor) -> Result<(), String> {
 fn watch(
     mut session: Session,
     server: &Server,
-    interval: Duration,
-    start: i64,
-    signals: &mut Signals,
+    (interval, start): (Duration, i64),
+    (signals, desk): (&mut Signals, &mut Desk),
 ) -> Option<String> {
     let (mut looks, mut metrics) = (Looks::default(), Metrics::default());
     let mut next = Instant::now();
@@ -140,9 +144,10 @@ fn watch(
                 server.print_link();
             }
         }
-        let descriptors: Vec<_> = signals.descriptors().collect();
+        let descriptors: Vec<_> = signals.descriptors().chain([desk.descriptor()]).collect();
         session.wait(&descriptors, Some(next.saturating_duration_since(Instant::now())));
         drop(descriptors);
+        desk.serve(&mut session);
         let why = session.why_halting().map_or_else(String::new, |why| format!(": {why}"));
         let caught = signals.take();
         if !session.is_connected() {
@@ -159,7 +164,7 @@ fn watch(
 }
 
 /// Begins to serve.
-fn open(feed: Feed, arguments: &cli::Monitor) -> Result<Arc<Server>, String> {
+fn open(feed: Feed, arguments: &cli::Monitor, counter: Option<Counter>) -> Result<Arc<Server>, String> {
     let bearer = arguments.token_file.as_deref().map(bearer).transpose()?;
     let access = Access::new(bearer).map_err(|error| format!("no random numbers: {error}"))?;
     let (listener, place) = match &arguments.socket {
@@ -174,7 +179,7 @@ fn open(feed: Feed, arguments: &cli::Monitor) -> Result<Arc<Server>, String> {
     if let Some(path) = &arguments.socket {
         eprintln!("pvm monitor: from your computer: ssh -L PORT:{} HOST, then open this link there:", path.display());
     }
-    let server = Arc::new(Server::new(feed, access, format!("http://{place}/open?token=")));
+    let server = Arc::new(Server::new(feed, access, format!("http://{place}/open?token="), counter));
     let own = server.clone();
     thread::Builder::new()
         .name("listener".into())

@@ -2,7 +2,11 @@
 use super::access::{Access, Verdict};
 use super::feed::{Feed, News};
 use super::http::{Answer, Error, Request, write_stream_head};
+use super::orders::Counter;
 use super::page;
+use crate::{shape, signals};
+use pvm_core::codes::Code;
+use pvm_core::tid::Tid;
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -109,11 +113,13 @@ pub struct Server {
     strangers: Mutex<VecDeque<(u64, Stream)>>,
     /// Where the page is: all of the link that stands before the token.
     address: String,
+    /// Takes what the page asks for, if it may.
+    counter: Option<Counter>,
 }
 
 impl Server {
-    pub fn new(feed: Feed, access: Access, address: String) -> Server {
-        Server { feed, access, strangers: Mutex::new(VecDeque::new()), address }
+    pub fn new(feed: Feed, access: Access, address: String, counter: Option<Counter>) -> Server {
+        Server { feed, access, strangers: Mutex::new(VecDeque::new()), address, counter }
     }
 
     /// Prints the link that opens the page once.
@@ -176,11 +182,12 @@ impl Server {
 
     fn answer(&self, number: u64, request: &Request, stream: &mut Stream) -> io::Result<()> {
         let has_body = request.method == "GET";
-        let verdict = match request.method.as_str() {
-            "GET" | "HEAD" => self.access.judge(request)?,
+        let orders = match (request.method.as_str(), &self.counter) {
+            ("GET" | "HEAD", _) => None,
+            ("POST", Some(counter)) => Some(counter),
             _ => return Answer::text("405 Method Not Allowed", "this page can only be read\n").write(stream, true),
         };
-        match verdict {
+        match self.access.judge(request)? {
             Verdict::Welcome => self.remove_stranger(number),
             Verdict::Opens => {
                 self.print_link();
@@ -195,7 +202,13 @@ impl Server {
                 return Answer::text("403 Forbidden", why).write(stream, has_body);
             }
         }
+        if let Some(counter) = orders {
+            return order(counter, request).write(stream, true);
+        }
         match request.path() {
+            "/control" => {
+                Answer::text("200 OK", if self.counter.is_some() { "yes" } else { "no" }).write(stream, has_body)
+            }
             "/events" => self.stream_events(request, stream),
             "/record" => {
                 write_stream_head(stream, "application/x-ndjson", "")?;
@@ -271,6 +284,23 @@ impl Server {
     }
 }
 
+/// Does what a page asks for. A browser says from which page a request comes that is to change something.
+fn order(counter: &Counter, request: &Request) -> Answer<'static> {
+    if request.header("origin").is_none() {
+        return Answer::text("403 Forbidden", "only the page itself may ask for that\n");
+    }
+    let tid = request.query("tid").map_or(Tid::NONE, shape::parse_tid);
+    let signal = request.query("signal").and_then(signals::number);
+    let (true, "/signal", Some(signal)) = (tid.is_task(), request.path(), signal) else {
+        return Answer::text("400 Bad Request", "no such order\n");
+    };
+    match counter.signal(tid, signal) {
+        Some(Ok(())) => Answer::text("200 OK", "sent\n"),
+        Some(Err(Code::NoTask)) => Answer::text("404 Not Found", "the task has ended\n"),
+        Some(Err(_)) | None => Answer::text("502 Bad Gateway", "the daemon does not do that\n"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,11 +309,15 @@ mod tests {
 
     /// Serves for as long as the test program runs. Returns the address and the cookie of a page that has been opened.
     fn serve() -> (SocketAddr, String) {
+        serve_with(None)
+    }
+
+    fn serve_with(counter: Option<Counter>) -> (SocketAddr, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let access = Access::new(None).unwrap();
         let cookie = format!("Cookie: {}={}\r\n", access.cookie_name(), access.cookie());
-        let server = Arc::new(Server::new(Feed::new(&json!({ "name": "start" })), access, String::new()));
+        let server = Arc::new(Server::new(Feed::new(&json!({ "name": "start" })), access, String::new(), counter));
         thread::spawn(move || server.serve(&Listener::Tcp(listener)));
         (address, cookie)
     }
@@ -337,8 +371,36 @@ mod tests {
         for (path, expected) in [("/", "200"), ("/monitor.css", "200"), ("/none", "404"), ("/../etc/passwd", "404")] {
             assert_eq!(status(&ask(address, path, &cookie)), expected, "{path}");
         }
-        let mut post = TcpStream::connect(address).unwrap();
-        write!(post, "POST / HTTP/1.1\r\nHost: localhost\r\n{cookie}\r\n").unwrap();
-        assert_eq!(status(&post), "405");
+        assert_eq!(post(address, "/signal?tid=t40001&signal=TERM", &cookie), "405");
+    }
+
+    fn post(address: SocketAddr, path: &str, headers: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").unwrap();
+        status(&stream)
+    }
+
+    #[test]
+    fn only_the_page_itself_may_end_tasks() {
+        let (counter, desk) = crate::monitor::orders::open().unwrap();
+        let (address, cookie) = serve_with(Some(counter));
+        let own = format!("{cookie}Origin: http://localhost\r\n");
+        let order = "/signal?tid=t40001&signal=TERM";
+        for (headers, expected) in [
+            ("Origin: http://localhost\r\n".to_owned(), "403"),
+            (cookie.clone(), "403"),
+            (format!("{cookie}Origin: http://evil.example\r\n"), "403"),
+            (format!("{own}Sec-Fetch-Site: cross-site\r\n"), "403"),
+        ] {
+            assert_eq!(post(address, order, &headers), expected, "{headers}");
+        }
+        for wrong in
+            ["/signal", "/signal?tid=t40001", "/signal?tid=x&signal=9", "/signal?tid=t40001&signal=0", "/other"]
+        {
+            assert_eq!(post(address, wrong, &own), "400", "{wrong}");
+        }
+        // Nobody is there who would do it.
+        drop(desk);
+        assert_eq!(post(address, order, &own), "502");
     }
 }

@@ -11,6 +11,8 @@ const page = {
   source: "loading",
   reason: "",
   isDue: false,
+  /** Whether the page may end tasks (pvm monitor --control). */
+  mayEnd: false,
 };
 
 const element = (id) => document.getElementById(id);
@@ -75,6 +77,7 @@ function setTheme(theme) {
 /** Takes events from the server. */
 function connect() {
   const events = new EventSource("events");
+  fetch("control").then(async (answer) => (page.mayEnd = (await answer.text()) === "yes"), () => (page.mayEnd = false));
   let awaited = 0;
   events.addEventListener("anew", (event) => {
     page.record.reset();

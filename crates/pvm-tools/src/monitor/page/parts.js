@@ -110,7 +110,10 @@ class Table {
       this.columns.forEach((one, place) => {
         const cell = element.children[place];
         const value = one.show ? one.show(row) : one.get(row);
-        if (value instanceof Node) cell.replaceChildren(value);
+        if (value instanceof Node) {
+          // A button that is there stays, with the focus.
+          if (cell.firstChild !== value) cell.replaceChildren(value);
+        }
         else if (cell.textContent !== String(value ?? "")) cell.textContent = value ?? "";
       });
       return element;

@@ -3,9 +3,25 @@
 
 const ROUTES = ["memory", "daemons", "direct", "fabric"];
 
+/** A button that ends a task. */
+function endButton(tid) {
+  const button = h("button", { class: "end", title: `End ${tid} (SIGTERM)` }, "End");
+  button.addEventListener("click", async () => {
+    if (!confirm(`End ${tid}?`)) return;
+    button.disabled = true;
+    const answer = await fetch(`signal?tid=${tid}&signal=TERM`, { method: "POST" }).catch(() => null);
+    if (!answer || !answer.ok) {
+      button.disabled = false;
+      alert(answer ? await answer.text() : "pvm monitor does not answer");
+    }
+  });
+  return button;
+}
+
 class TasksView {
   constructor() {
     this.title = "Tasks";
+    this.buttons = new Map();
     const rate = (place) => (row) => (row.rate ? row.rate[place] : null);
     const shown = (place, show) => (row) => (row.rate ? show(row.rate[place]) : "");
     this.table = new Table("tasks", [
@@ -23,8 +39,14 @@ class TasksView {
       { name: "Received/s", get: rate(4), show: shown(4, asCount), isNumber: true },
       { name: "Sent", get: (row) => sum(row.sent, 0), show: (row) => asCount(sum(row.sent, 0)), isNumber: true },
       { name: "Received", get: (row) => sum(row.received, 0), show: (row) => asCount(sum(row.received, 0)), isNumber: true },
+      { name: "", get: () => "", show: (row) => (page.mayEnd ? this.button(row.tid) : "") },
     ], (row) => row.tid);
     this.element = h("section", {}, this.table.element);
+  }
+
+  button(tid) {
+    if (!this.buttons.has(tid)) this.buttons.set(tid, endButton(tid));
+    return this.buttons.get(tid);
   }
 
   show(record, machine) {
