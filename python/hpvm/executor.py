@@ -283,6 +283,13 @@ class Executor(concurrent.futures.Executor):
                 if len(self._workers) < self.size:
                     self._replace()
                 self._hand_out()
+                self._idle.notify_all()
+
+    def await_workers(self) -> None:
+        """Waits until all workers can do jobs."""
+        with self._lock:
+            while self._is_open and len(self._ready) < self.size:
+                self._idle.wait()
 
     def _take(self, tid: int, parts: List[Any]) -> None:
         number, ok, seconds = HEAD.unpack(parts[0])

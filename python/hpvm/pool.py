@@ -13,7 +13,9 @@ from __future__ import annotations
 import concurrent.futures
 import multiprocessing
 import queue
+import sys
 import threading
+import time
 from math import ceil
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Protocol, Tuple
 
@@ -33,8 +35,58 @@ CHUNK_PARTS = 1.5
 ITEM_SECONDS_MIN = 1e-7
 
 
-def _run(function: Callable[..., Any], items: List[Any], star: bool) -> List[Any]:
+def run_chunk(function: Callable[..., Any], items: List[Any], star: bool) -> List[Any]:
+    """Calls a function for each item."""
     return [function(*item) for item in items] if star else [function(item) for item in items]
+
+
+class Retried:
+    """A function that is called again when it fails, so many times."""
+
+    def __init__(self, function: Callable[..., Any], retries: int) -> None:
+        self.function, self.retries = function, retries
+        self.__qualname__ = getattr(function, "__qualname__", repr(function))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for _ in range(self.retries):
+            try:
+                return self.function(*args, **kwargs)
+            except Exception:
+                continue
+        return self.function(*args, **kwargs)
+
+
+class _Progress:
+    """Shows how many items are done: by tqdm if it is installed, else in a line on a terminal."""
+
+    def __init__(self, total: int, is_wanted: bool) -> None:
+        self._total, self._done, self._began, self._told = total, 0, time.monotonic(), 0.0
+        self._bar: Any = None
+        self._is_shown = is_wanted and sys.stderr.isatty()
+        if is_wanted:
+            try:
+                from tqdm.auto import tqdm  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+                self._bar, self._is_shown = tqdm(total=total), False
+            except ImportError:
+                pass
+
+    def add(self, count: int) -> None:
+        """Counts items that are done."""
+        self._done += count
+        if self._bar is not None:
+            self._bar.update(count)
+        now = time.monotonic()
+        if self._is_shown and (now - self._told > 0.1 or self._done == self._total):
+            self._told = now
+            left = (now - self._began) * (self._total - self._done) / max(1, self._done)
+            end = "\n" if self._done == self._total else ""
+            print(f"\r{self._done} of {self._total}, {left:.0f} s left ", end=end, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Ends the line."""
+        if self._bar is not None:
+            self._bar.close()
 
 
 class _Ended(Protocol):
@@ -111,7 +163,7 @@ class _Feed:
 
     def _submit(self, begin: int, end: int) -> None:
         function, items, star = self._work
-        call: Call = (_run, (function, items[begin:end], star), {})
+        call: Call = (run_chunk, (function, items[begin:end], star), {})
         self._executor.begin(call, lambda job: self._after(begin, end, job), end - begin > 1)
         self._under_way += 1
 
@@ -133,6 +185,12 @@ class _Feed:
         measured = max(job.seconds / (end - begin), ITEM_SECONDS_MIN)
         self._seconds = measured if self._seconds is None else 0.5 * self._seconds + 0.5 * measured
         self._keep(begin, results)
+
+
+def _retried(function: Callable[..., Any], retries: int) -> Callable[..., Any]:
+    if retries < 0:
+        raise ValueError("retries must be 0 or more")
+    return Retried(function, retries) if retries else function
 
 
 class AsyncResult:
@@ -197,6 +255,7 @@ class Pool:
     """Maps functions over items, with workers on all hosts of the machine.
 
     The methods are those of `multiprocessing.Pool`. `apply` has the arguments of the function itself, not a tuple.
+    `retries`: how often a call is tried again that has raised an exception. `progress`: shows how many items are done.
     """
 
     def __init__(
@@ -209,13 +268,29 @@ class Pool:
     ) -> None:
         self.executor = Executor(processes, host, initializer, initargs, output)
 
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any], chunksize: Optional[int] = None) -> List[Any]:
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        items: Iterable[Any],
+        chunksize: Optional[int] = None,
+        *,
+        retries: int = 0,
+        progress: bool = False,
+    ) -> List[Any]:
         """Returns the results in the order of the items. Raises the first exception of the function."""
-        return self._all(function, items, chunksize, False)
+        return self._all((_retried(function, retries), list(items), False), chunksize, progress)
 
-    def starmap(self, function: Callable[..., Any], items: Iterable[Any], chunksize: Optional[int] = None) -> List[Any]:
+    def starmap(
+        self,
+        function: Callable[..., Any],
+        items: Iterable[Any],
+        chunksize: Optional[int] = None,
+        *,
+        retries: int = 0,
+        progress: bool = False,
+    ) -> List[Any]:
         """Does the same with several arguments for each call."""
-        return self._all(function, items, chunksize, True)
+        return self._all((_retried(function, retries), list(items), True), chunksize, progress)
 
     def imap_unordered(
         self, function: Callable[[Any], Any], items: Iterable[Any], chunksize: Optional[int] = None
@@ -292,16 +367,22 @@ class Pool:
         later.feed.start()
         return result
 
-    def _all(self, function: Callable[..., Any], items: Iterable[Any], size: Optional[int], star: bool) -> List[Any]:
-        listed = list(items)
-        results: List[Any] = [None] * len(listed)
+    def _all(
+        self, work: Tuple[Callable[..., Any], List[Any], bool], size: Optional[int], shows_progress: bool
+    ) -> List[Any]:
+        results: List[Any] = [None] * len(work[1])
         ended: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
+        progress = _Progress(len(results), shows_progress)
 
         def keep(begin: int, part: List[Any]) -> None:
             results[begin : begin + len(part)] = part
+            progress.add(len(part))
 
-        with _Feed(self.executor, (function, listed, star), size, MAP_CHUNK_SECONDS, keep, ended):
-            ended.get()
+        try:
+            with _Feed(self.executor, work, size, MAP_CHUNK_SECONDS, keep, ended):
+                ended.get()
+        finally:
+            progress.close()
         return results
 
     def _chunks(

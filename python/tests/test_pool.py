@@ -379,3 +379,45 @@ def test_the_last_words_of_a_lost_worker_appear(capfd):
         with pytest.raises(hpvm.WorkerLost):
             executor.submit(last_words, 1).result(timeout=60)
     assert capfd.readouterr().out.splitlines() == ["no line"] * 5
+
+
+def fail_first(value, folder):
+    """Fails the first two times with each value."""
+    mark = os.path.join(folder, f"{value}-")
+    tries = len([name for name in os.listdir(folder) if name.startswith(f"{value}-")])
+    open(f"{mark}{tries}", "w").close()
+    if tries < 2:
+        raise ValueError(f"try {tries}")
+    return value
+
+
+def test_a_call_that_fails_is_tried_again(pool, tmp_path):
+    items = [(number, str(tmp_path)) for number in range(4)]
+    with pytest.raises(ValueError, match="try 1"):
+        pool.starmap(fail_first, items[:1], retries=1)
+    assert pool.starmap(fail_first, items, retries=2) == list(range(4))
+    with pytest.raises(ValueError, match="0 or more"):
+        pool.map(double, [1], retries=-1)
+
+
+def test_progress_is_shown_on_a_terminal_or_by_tqdm(pool, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert pool.map(double, range(50), progress=True) == list(range(0, 100, 2))
+    assert capsys.readouterr().err.endswith("\r50 of 50, 0 s left \n")
+    seen = []
+
+    class Bar:
+        def __init__(self, total):
+            seen.append(total)
+
+        def update(self, count):
+            seen.append(count)
+
+        def close(self):
+            seen.append("closed")
+
+    monkeypatch.setitem(sys.modules, "tqdm.auto", type(sys)("tqdm.auto"))
+    monkeypatch.setattr(sys.modules["tqdm.auto"], "tqdm", Bar, raising=False)
+    assert pool.map(double, range(5), progress=True) == list(range(0, 10, 2))
+    assert seen[0] == 5 and sum(seen[1:-1]) == 5 and seen[-1] == "closed"
