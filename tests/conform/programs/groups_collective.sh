@@ -7,12 +7,19 @@
 is_over() {
     ! echo "ps -a" | pvm | grep -E 'rsg|gexample'
 }
+# frsg adds one of its two sums to a variable that it has never set; what it finds there depends on the processor and the libraries.
+sums() {
+    sed -E 's@Test OK: Sum of Squares of first +([0-9]+) +integers is +([0-9]+)@sum \1 \2@
+        s@ERROR: The Sum of Squares of the first +([0-9]+) +integers / was calculated by Sum1 as +-?[0-9]+ +and by Sum2 as +([0-9]+).*@sum \1 \2@'
+}
 for input in "4 5" "1 3" "9 20"; do
     echo $input | tr ' ' '\n' | $DEBIAN_PVM/bin/trsg
     echo "trsg: $?"
     wait_for is_over
-    echo $input | tr ' ' '\n' | $DEBIAN_PVM/bin/frsg
-    echo "frsg: $?"
+    echo $input | tr ' ' '\n' | {
+        $DEBIAN_PVM/bin/frsg
+        echo "frsg: $?"
+    } | sums
     wait_for is_over
 done
 echo 100 10 | $DEBIAN_PVM/bin/gexample
