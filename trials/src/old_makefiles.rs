@@ -30,7 +30,8 @@ const FORTRAN_EXAMPLES: &[Example] = &[
     Example { name: "fmaster1", input: "", says: "I got", times: 3 },
     Example { name: "fspmd", input: "", says: "token ring done", times: 1 },
     Example { name: "fgexample", input: "", says: "1-Norm is         5050", times: 1 },
-    Example { name: "frsg", input: "4\n5\n", says: "est O", times: 2 },
+    // Its other test adds to a variable that it never sets.
+    Example { name: "frsg", input: "4\n5\n", says: "Test Ok", times: 1 },
     Example { name: "hitc", input: "", says: "Program Finished", times: 1 },
 ];
 

@@ -88,7 +88,9 @@ fn a_run_with_killed_tasks_is_a_whole_timeline() {
 
     let user: Vec<_> = of_kind("i").filter(|event| event["name"] == "user event").collect();
     assert_eq!((user.len(), &user[0]["args"]["0"]), (1, &Value::from(7)));
-    assert_eq!(of_kind("M").count(), 4);
+    // The start of the timeline, and the names of a host and three tasks.
+    assert_eq!(of_kind("M").count(), 5);
+    assert!(of_kind("i").any(|event| event["cat"] == "look"), "no look at the machine");
 }
 
 #[test]
