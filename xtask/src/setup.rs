@@ -70,7 +70,7 @@ const WHEEL: &[&str] = &["python3-venv"];
 const PACKAGES: &[&str] = &["debootstrap", "iproute2"];
 
 /// The message before anything is installed.
-const TEST_NOTICE: &str = "hpvm: the tests take about 17 minutes on two cores, every test (test-all) 25 minutes, \
+const TEST_NOTICE: &str = "hpvm: the tests take about 20 minutes on two cores, every test (test-all) 32 minutes, \
 3 GB of memory, and 8 or 9.2 GB of disk below target (`make clean` gives it back).\nWhat is missing of Debian's packages is installed now: compilers, also for other \
 processors, and small tools.\nDebian's own PVM, with which hpvm is compared, is unpacked below target and not installed.";
 
