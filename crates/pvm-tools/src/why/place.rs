@@ -1,5 +1,8 @@
 //! In which line of its program a task of this host waits. Reads the stack of the process and unwinds it, which the process does not
 //! notice, and asks the debug information of the program; without that, its symbols.
+// Elsewhere no stack is unwound: see `frames`.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_imports))]
+
 use addr2line::Context;
 use addr2line::gimli::{self, Dwarf, EndianSlice, RunTimeEndian, SectionId};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module};
