@@ -8,6 +8,8 @@ import sys
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from . import machine
+from .errors import PvmError
 from .messages import dumps, loads
 
 _NEEDS_CLOUDPICKLE = (
@@ -81,12 +83,7 @@ def _names_main(value: Any) -> bool:
 
 
 def describe(function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> str:
-    """Returns a call in few words; of a chunk of a pool, the function and the items."""
-    if getattr(function, "__module__", None) == "hpvm.pool":
-        function, items, has_many = args
-        if len(items) == 1:
-            return describe(function, tuple(items[0]) if has_many else (items[0],), kwargs)
-        args = (items,)
+    """Returns a call in few words."""
     name = getattr(function, "__qualname__", None) or reprlib.repr(function)
     words = [*map(reprlib.repr, args), *(f"{key}={reprlib.repr(value)}" for key, value in kwargs.items())]
     return f"{name}({', '.join(words)})"
@@ -115,11 +112,14 @@ def unpack_error(value: Any) -> BaseException:
     return RuntimeError(f"a worker has failed with {reprlib.repr(error)}")
 
 
+def host_tid(tid: int) -> int:
+    """Returns the tid of the host of a task."""
+    return tid & ~0x3FFFF
+
+
 def host_of(tid: int) -> Optional[str]:
     """Returns the name of the host of a task; None if it has left the machine."""
-    from . import machine
-
     try:
-        return next((host.name for host in machine.hosts() if host.tid == tid & ~0x3FFFF), None)
-    except Exception:
+        return next((host.name for host in machine.hosts() if host.tid == host_tid(tid)), None)
+    except PvmError:
         return None

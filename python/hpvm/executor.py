@@ -21,7 +21,7 @@ from multiprocessing import spawn as preparation
 from typing import Any, Callable, Deque, Dict, Hashable, List, Optional, Set, Tuple
 
 from . import _hpvm, machine
-from .calls import describe, host_of, is_interactive, pack, unpack_error
+from .calls import describe, host_of, host_tid, is_interactive, pack, unpack_error
 from .errors import PvmError, WorkerLost, check
 from .messages import loads
 from .output import Output, Where
@@ -35,7 +35,7 @@ SECONDS_WEIGHT = 0.3
 #: Of how many functions the times are kept.
 FUNCTIONS_MAX = 1000
 #: How long the end of what workers print is waited for at the end of an executor, in seconds.
-OUTPUT_SECONDS = 2.0
+OUTPUT_SECONDS = 10.0
 #: How often the job that a worker was doing may be lost before it fails with `WorkerLost`.
 LOSSES_MAX = 5
 #: How long workers may end before they can do anything, or not be started at all, until waiting jobs fail, in seconds.
@@ -49,6 +49,7 @@ class Job:
     def __init__(self, number: int, parts: List[Any], call: "Call", is_chunk: bool) -> None:
         self.parts = [number.to_bytes(8, "little"), *parts]
         self.number = number
+        #: What the user has asked for.
         self.call = call
         self.future: "concurrent.futures.Future[Any]" = concurrent.futures.Future()
         #: Several items: when its worker is lost, nobody knows at which of them, so they are done again apart.
@@ -142,9 +143,15 @@ class Executor(concurrent.futures.Executor):
         """Schedules a call; returns its future."""
         return self.begin((fn, args, kwargs)).future
 
-    def begin(self, call: Call, done: Optional[Callable[[Job], None]] = None, is_chunk: bool = False) -> Job:
-        """Schedules a call; `done` is called at its end."""
-        job = Job(next(self._numbers), pack(call), call, is_chunk)
+    def begin(
+        self,
+        call: Call,
+        done: Optional[Callable[[Job], None]] = None,
+        is_chunk: bool = False,
+        about: Optional[Call] = None,
+    ) -> Job:
+        """Schedules a call; `done` is called at its end. `about`: what the user has asked for, if that is another call."""
+        job = Job(next(self._numbers), pack(call), about or call, is_chunk)
         if done:
             job.future.add_done_callback(lambda _: done(job))
         with self._lock:
@@ -254,9 +261,11 @@ class Executor(concurrent.futures.Executor):
                 self._lose(int.from_bytes(into, sys.byteorder, signed=True))
 
     def _hear_the_last(self) -> None:
-        """Shows what workers have printed at last."""
+        """Shows what workers have printed at last. Those of lost hosts print no more."""
+        hosts = {host.tid for host in machine.hosts()}
+        hired = {tid for tid in self._hired if host_tid(tid) in hosts}
         end = time.monotonic() + OUTPUT_SECONDS
-        while not self._output.has_ended(self._hired) and time.monotonic() < end:
+        while not self._output.has_ended(hired) and time.monotonic() < end:
             message = _hpvm.recv_message(-1, OUTPUT, max(0.0, end - time.monotonic()), self._context)
             if message is not None:
                 self._output.take(message)
@@ -447,7 +456,5 @@ def _end() -> None:
 
 def _key(call: Call) -> Hashable:
     """Returns what stands for all calls of the same function."""
-    function, args, _ = call
-    # A chunk is a call of a function over items.
-    named = args[0] if args and getattr(function, "__module__", None) == "hpvm.pool" else function
-    return getattr(named, "__module__", None), getattr(named, "__qualname__", None) or type(named).__qualname__
+    function = call[0]
+    return getattr(function, "__module__", None), getattr(function, "__qualname__", None) or type(function).__qualname__

@@ -13,7 +13,7 @@ from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION, 
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
 
 from .executor import Executor
-from .pool import run_chunk
+from .pool import chunk_of
 
 __all__ = [
     "ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION", "Future", "MPIPoolExecutor", "as_completed", "wait",
@@ -73,7 +73,8 @@ class MPIPoolExecutor(Executor):
             raise ValueError("chunksize must be 1 or more")
         items = list(iterable)
         places = range(0, len(items), chunksize)
-        futures = [self.submit(run_chunk, fn, items[place : place + chunksize], True) for place in places]
+        chunks = [chunk_of(fn, items[place : place + chunksize], True) for place in places]
+        futures = [self.begin(call, about=about).future for call, about in chunks]
         return _results(futures, timeout, unordered)
 
 

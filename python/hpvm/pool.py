@@ -35,8 +35,13 @@ CHUNK_PARTS = 1.5
 ITEM_SECONDS_MIN = 1e-7
 
 
-def run_chunk(function: Callable[..., Any], items: List[Any], star: bool) -> List[Any]:
-    """Calls a function for each item."""
+def chunk_of(function: Callable[..., Any], items: List[Any], star: bool) -> Tuple[Call, Call]:
+    """Returns the call that a worker does for these items, and what it is about: of one item, the call of the function."""
+    first = (tuple(items[0]) if star else (items[0],)) if len(items) == 1 else (items,)
+    return (_run, (function, items, star), {}), (function, first, {})
+
+
+def _run(function: Callable[..., Any], items: List[Any], star: bool) -> List[Any]:
     return [function(*item) for item in items] if star else [function(item) for item in items]
 
 
@@ -163,8 +168,8 @@ class _Feed:
 
     def _submit(self, begin: int, end: int) -> None:
         function, items, star = self._work
-        call: Call = (run_chunk, (function, items[begin:end], star), {})
-        self._executor.begin(call, lambda job: self._after(begin, end, job), end - begin > 1)
+        call, about = chunk_of(function, items[begin:end], star)
+        self._executor.begin(call, lambda job: self._after(begin, end, job), end - begin > 1, about)
         self._under_way += 1
 
     def _after(self, begin: int, end: int, job: Job) -> None:

@@ -478,6 +478,29 @@ class Trial:
         assert self.browser.script("return Object.fromEntries(page.record.pairs)") == pairs
         reader.end()
 
+    def output_is_text_however_long(self):
+        record, saved = self.folder / "output.json", self.folder / "output.html"
+        hostile = r"<script>document.title=1</script><img src=x onerror=document.title=2>\033[31m"
+        script = f"printf '{hostile}\\n'; head -c 1000000 /dev/zero | tr '\\0' x; echo"
+        subprocess.run([PVM, "run", "--record", record, "/bin/sh", "-c", script], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([PVM, "monitor", record, "--save", saved], check=True)
+        self.browser.open(saved.as_uri())
+        until("recorded", self.browser.status, lambda text: text.startswith("recorded run"))
+        self.browser.choose("output")
+        texts = self.browser.script("return page.record.output.map((line) => line.text)")
+        assert texts[0].startswith("<script>") and texts[0].endswith("\x1b[31m"), texts[0]
+        assert texts[1:] == ["x" * 1000000], [len(text) for text in texts]
+        assert self.browser.driver.title == "hpvm" and not self.browser.script("return document.querySelectorAll('main img, main script').length")
+        self.browser.complains_not()
+
+    def a_page_that_lacks_the_begin_says_so(self):
+        self.browser.script("""
+            page.record.reset();
+            page.record.add({ name: "start", ph: "M", args: { microseconds: 0 } });
+            page.record.add({ cat: "look", name: "state", ts: 7200e6, args: {} });
+            render();""")
+        assert "known since" in self.browser.status(), self.browser.status()
+
     def the_machine_may_halt_while_the_page_is_open(self):
         self.browser.open(self.monitor.link())
         until("live", self.browser.status, lambda text: text.startswith("live"))
@@ -526,7 +549,8 @@ class Trial:
         a_deadlock_is_named, names_are_text, a_reload_shows_the_same, the_page_ends_tasks_only_if_it_may,
         two_browsers_and_a_lost_connection, a_thousand_silent_connections_keep_nobody_out, one_page_too_many_is_told_so,
         a_saved_page_shows_the_same,
-        a_traced_run_shows_calls_and_messages, the_machine_may_halt_while_the_page_is_open,
+        a_traced_run_shows_calls_and_messages, output_is_text_however_long, a_page_that_lacks_the_begin_says_so,
+        the_machine_may_halt_while_the_page_is_open,
     ]
 
 

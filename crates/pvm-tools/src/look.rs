@@ -6,6 +6,8 @@ use pvm_core::waiting::{Look, State};
 use pvm_task::{Requests, Session, Ticket};
 use std::time::{Duration, Instant};
 
+/// The ticks of the processor time that the system shows, in a second. Programs see 100 on every Linux.
+pub const TICKS_PER_SECOND: f64 = 100.0;
 /// How long a host may take to answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
@@ -118,6 +120,21 @@ impl Looker {
             },
         }
         None
+    }
+}
+
+/// The last two looks: what a task does is known from both.
+#[derive(Default)]
+pub struct Recent(Vec<Look>);
+
+impl Recent {
+    /// Takes a look. Returns those that there are now, the older one first.
+    pub fn add(&mut self, look: Look) -> &[Look] {
+        self.0.push(look);
+        if self.0.len() > 2 {
+            self.0.remove(0);
+        }
+        &self.0
     }
 }
 

@@ -3,14 +3,13 @@ use super::farm::directory;
 use crate::common::{dist, root, sh};
 use crate::machine::{Machine, wait_until};
 use crate::side::Side;
+use crate::why::DEADLOCK;
 use anyhow::{Context, Result, ensure};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// How long the program may need until it hangs, on a machine that does much else.
 const STATE_TIME_MAX: Duration = Duration::from_secs(60);
-/// The exit status of `pvm why` if it has found a deadlock.
-const DEADLOCK: i32 = 3;
 
 /// Runs two tasks that wait for each other, and prints what `pvm why` says of them.
 pub fn show() -> Result<()> {

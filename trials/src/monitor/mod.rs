@@ -23,7 +23,7 @@ const PROGRAMS: [(&str, &str); 3] = [
     ("circle", "tests/why/cases/circle_of_three.c"),
     ("farm", "examples/farm/farm.c"),
 ];
-/// The hosts, of which the last one is added by the test.
+/// The number of hosts. The test adds the last one.
 const HOSTS: usize = 3;
 
 /// Runs the command: `monitor [--screenshots FOLDER] [--as-it-is]`. Inside the namespaces this function runs a second time.

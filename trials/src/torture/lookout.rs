@@ -1,13 +1,12 @@
 //! Looks with `pvm why` again and again while the tasks are well: it must accuse nobody.
 use crate::machine::Machine;
 use crate::side::Side;
+use crate::why::DEADLOCK;
 use anyhow::{Context, Result, ensure};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The exit status of `pvm why` if it has found a deadlock.
-const DEADLOCK: i32 = 3;
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(300);
 

@@ -26,6 +26,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use trial::Stage;
 
+/// The exit status of `pvm why`, and of `pvm run --deadlock abort`, if there is a deadlock.
+pub const DEADLOCK: i32 = 3;
 /// The number of cases that run at the same time. They wait most of the time.
 const WORKERS: usize = 3;
 

@@ -66,7 +66,7 @@ fn judge_run(case: &Case, status: Option<ExitStatus>, said: &str) -> Result<()> 
             ensure!(!said.contains("never go on"), "accused by the run");
         }
         Expected::Abort => {
-            ensure!(code == Some(Some(3)), "the run: {status:?}");
+            ensure!(code == Some(Some(super::DEADLOCK)), "the run: {status:?}");
             let missing: Vec<&String> = case.says.iter().filter(|words| !said.contains(words.as_str())).collect();
             ensure!(missing.is_empty(), "not said: {missing:?}");
         }
@@ -124,7 +124,7 @@ fn shows(case: &Case, expected: &[usize], stage: &dyn Stage, run: &mut Child) ->
             .map(|words| with_tids(words, &answer.tids))
             .filter(|words| !answer.text.contains(words.as_str()))
             .collect();
-        let status = if wanted.is_empty() { 0 } else { 3 };
+        let status = if wanted.is_empty() { 0 } else { super::DEADLOCK };
         if missing.is_empty() && stuck == wanted && answer.status == Some(status) {
             return Ok(());
         }

@@ -10,8 +10,7 @@ use subtle::ConstantTimeEq;
 const TOKEN_BYTES: usize = 16;
 /// What the name of the cookie begins with.
 const COOKIE: &str = "hpvm_monitor_";
-/// The names by which browsers on this computer, and those at the other end of an `ssh -L`, know the page. A page of another name
-/// that leads here must not see anything.
+/// The `Host` names that are accepted. Any other name may be DNS rebinding: a name of another site that resolves to this computer.
 const NAMES: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
 /// A request that is let in, or why not.

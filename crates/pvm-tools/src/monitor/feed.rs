@@ -136,7 +136,7 @@ impl Feed {
 
 impl Kept {
     fn since_the_begin(&self) -> Vec<Arc<str>> {
-        let before = (self.first > 0).then(|| looks::event(self.before.clone(), self.at).to_string().into());
+        let before = (self.first > 0).then(|| looks::state_event(self.before.clone(), self.at).to_string().into());
         [self.start.clone()].into_iter().chain(before).chain(self.lines.iter().cloned()).collect()
     }
 }
@@ -216,7 +216,8 @@ mod tests {
         }
         let reader = feed.reader();
         let News::Anew(lines, 4) = reader.news(Some(1), Duration::ZERO) else { panic!() };
-        let before = event(json!({ "tasks": { "a": { "state": "waits" }, "b": { "state": "waits" } } }), 2);
+        let state = json!({ "tasks": { "a": { "state": "waits" }, "b": { "state": "waits" } } });
+        let before = looks::state_event(state, 2);
         assert_eq!(text(&lines), [json!({}), before, look("a", "stuck", 3), look("c", "waits", 4)]);
     }
 }

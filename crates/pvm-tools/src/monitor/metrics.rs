@@ -4,7 +4,7 @@ use crate::shape;
 use pvm_core::host_look::{Count, ROUTE_NAMES, Traffic};
 use pvm_core::proto::Host;
 use pvm_core::tid::Tid;
-use pvm_core::waiting::{Look, Outlook, report};
+use pvm_core::waiting::{Look, Outlook, Report};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -14,7 +14,6 @@ const STATES: [&str; 5] = ["computes", "waits", "starts", "stopped", "left"];
 /// Counts what has happened since it began to look.
 #[derive(Default)]
 pub struct Metrics {
-    looks: Vec<Look>,
     hosts: BTreeSet<Tid>,
     hosts_lost: u64,
     /// The counts of the tasks that are there.
@@ -43,8 +42,8 @@ impl Spent {
 }
 
 impl Metrics {
-    /// Takes a look. Returns the text.
-    pub fn take(&mut self, look: &Look, hosts: &[Host]) -> String {
+    /// Takes a look, and what is known from it and the look before. Returns the text.
+    pub fn take(&mut self, (look, report): (&Look, &Report), hosts: &[Host]) -> String {
         let now: BTreeSet<Tid> = hosts.iter().map(|host| host.tid).collect();
         self.hosts_lost += self.hosts.difference(&now).count() as u64;
         self.hosts = now;
@@ -63,16 +62,11 @@ impl Metrics {
                 self.tasks_ended += 1;
             }
         }
-        self.looks.push(look.clone());
-        if self.looks.len() > 2 {
-            self.looks.remove(0);
-        }
-        self.text(look, hosts)
+        self.text((look, report), hosts)
     }
 
-    fn text(&self, look: &Look, hosts: &[Host]) -> String {
+    fn text(&self, (look, report): (&Look, &Report), hosts: &[Host]) -> String {
         let mut out = Text::default();
-        let report = report(&self.looks);
         out.family("hpvm_hosts", "gauge", "Hosts of the machine.");
         out.sample("hpvm_hosts", &[], hosts.len());
         out.family("hpvm_hosts_lost", "counter", "Hosts that have left the machine or were lost.");
@@ -158,8 +152,10 @@ impl Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::look::Recent;
     use crate::look::samples::{HOST, host, task};
     use pvm_core::host_look::HostLook;
+    use pvm_core::waiting::report;
 
     fn look(tasks: &[(u32, u64)]) -> Look {
         let one = |(local, messages): &(u32, u64)| {
@@ -175,9 +171,13 @@ mod tests {
 
     #[test]
     fn counters_never_fall() {
-        let mut metrics = Metrics::default();
-        metrics.take(&look(&[(1, 5), (2, 7)]), &[host(1, "a\"b"), host(2, "c")]);
-        let text = metrics.take(&look(&[(2, 8)]), &[host(1, "a\"b")]);
+        let (mut metrics, mut recent) = (Metrics::default(), Recent::default());
+        let mut take = |look: Look, hosts: &[Host]| {
+            let seen = recent.add(look);
+            metrics.take((&seen[seen.len() - 1], &report(seen)), hosts)
+        };
+        take(look(&[(1, 5), (2, 7)]), &[host(1, "a\"b"), host(2, "c")]);
+        let text = take(look(&[(2, 8)]), &[host(1, "a\"b")]);
         for line in [
             "hpvm_hosts 1",
             "hpvm_hosts_lost_total 1",
@@ -193,7 +193,7 @@ mod tests {
         // A host that does not answer has lost no tasks.
         let mut silent = Look::default();
         silent.silent.insert(HOST);
-        let text = metrics.take(&silent, &[host(1, "a")]);
+        let text = take(silent, &[host(1, "a")]);
         assert!(text.contains("hpvm_tasks_ended_total 1\n") && text.contains("hpvm_host_up{host=\"a\"} 0\n"), "{text}");
     }
 }

@@ -8,6 +8,7 @@ mod orders;
 mod page;
 mod server;
 
+use crate::look::Recent;
 use crate::signals::Signals;
 use crate::timeline::looks::Looks;
 use crate::timeline::start_event;
@@ -16,6 +17,7 @@ use access::Access;
 use feed::Feed;
 use metrics::Metrics;
 use orders::{Counter, Desk};
+use pvm_core::waiting::report;
 use pvm_task::Session;
 use server::{Listener, Server};
 use signal_hook::consts::SIGTERM;
@@ -128,7 +130,7 @@ fn watch(
     (interval, start): (Duration, i64),
     (signals, desk): (&mut Signals, &mut Desk),
 ) -> Option<String> {
-    let (mut looks, mut metrics) = (Looks::default(), Metrics::default());
+    let (mut recent, mut looks, mut metrics) = (Recent::default(), Looks::default(), Metrics::default());
     let mut next = Instant::now();
     let mut is_first = true;
     loop {
@@ -137,8 +139,12 @@ fn watch(
             // If the daemon is gone, that is seen below.
             if let Ok((look, hosts)) = look::take(&mut session) {
                 let at = pvm_task::trace::stamp().microseconds() - start;
-                server.feed.set_metrics(metrics.take(&look, &hosts));
-                server.feed.push(&looks.event(look, &hosts, at));
+                let recent = recent.add(look);
+                if let Some(look) = recent.last() {
+                    let seen = (look, &report(recent));
+                    server.feed.set_metrics(metrics.take(seen, &hosts));
+                    server.feed.push(&looks.event(seen, &hosts, at));
+                }
             }
             if std::mem::take(&mut is_first) {
                 server.print_link();

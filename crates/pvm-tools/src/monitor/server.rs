@@ -230,7 +230,7 @@ impl Server {
         }
     }
 
-    /// Gives a browser its cookie. The page follows by itself, so that the request for it comes from this site.
+    /// Gives a browser its cookie, and lets it ask for the page: a redirect would count as a request from the site that had the link.
     fn open(&self) -> Answer<'static> {
         let headers = format!(
             "Set-Cookie: {}={}; Path=/; HttpOnly; SameSite=Strict\r\n",
@@ -262,7 +262,7 @@ impl Server {
             match reader.news(next, STREAM_PAUSE) {
                 News::Anew(lines, number) => {
                     // The page forgets what it knows, and has the number only when it has all.
-                    write!(out, "event: anew\ndata: {}\n\n", lines.len())?;
+                    write!(out, "event: anew\ndata: anew\n\n")?;
                     lines.iter().try_for_each(|line| write!(out, "data: {line}\n\n"))?;
                     write!(out, "event: live\nid: {number}\ndata: {number}\n\n")?;
                     next = Some(number);

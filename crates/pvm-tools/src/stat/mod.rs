@@ -5,6 +5,7 @@ mod text;
 mod value;
 
 use crate::control::Control;
+use crate::look::Recent;
 use crate::repeat::{Shown, repeat};
 use crate::{cli, json, look, machine};
 use pvm_core::codes::Code;
@@ -43,7 +44,7 @@ fn shown(stat: &Stat, arguments: &cli::Stat) -> String {
 /// Compares each look with the one before.
 #[derive(Default)]
 pub struct Watch {
-    looks: Vec<Look>,
+    recent: Recent,
     taken: Option<Instant>,
 }
 
@@ -58,11 +59,7 @@ impl Watch {
     pub fn add(&mut self, look: Look, hosts: &[Host]) -> Stat {
         let now = Instant::now();
         let interval = self.taken.replace(now).map(|before| now.duration_since(before));
-        self.looks.push(look);
-        if self.looks.len() > 2 {
-            self.looks.remove(0);
-        }
-        Stat::new(&self.looks, hosts, interval)
+        Stat::new(self.recent.add(look), hosts, interval)
     }
 }
 

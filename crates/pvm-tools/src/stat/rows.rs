@@ -1,5 +1,5 @@
 //! The numbers of hosts and tasks, out of one look or two.
-use crate::look::state_name;
+use crate::look::{TICKS_PER_SECOND, state_name};
 use crate::shape;
 use pvm_core::host_look::{Count, HostLoad, TaskLook, Traffic};
 use pvm_core::proto::{Host, TaskInfo};
@@ -7,9 +7,6 @@ use pvm_core::tid::Tid;
 use pvm_core::waiting::{Look, Outlook, TaskReport, report};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// The ticks of the processor time that the system shows, in a second. Programs see 100 on every Linux.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// All numbers.
 #[derive(Default)]

@@ -1,23 +1,18 @@
 //! Looks at the machine as events of a timeline. The first one tells the whole state of the machine as an object; each later one
 //! only what has changed, as a merge patch. `docs/guide/src/monitoring.md` names the fields.
 use super::patch;
-use crate::look::state_name;
+use crate::look::{TICKS_PER_SECOND, state_name};
 use crate::why;
 use pvm_core::host_look::{Count, HostLook, TaskLook};
 use pvm_core::proto::{GroupPlace, Host};
 use pvm_core::tid::Tid;
-use pvm_core::waiting::{Look, Outlook, Report, TaskReport, report};
+use pvm_core::waiting::{Look, Outlook, Report, TaskReport};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-
-/// The ticks of the processor time that the system shows, in a second.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The looks of a timeline.
 #[derive(Default)]
 pub struct Looks {
-    /// The last two looks, the older one first.
-    looks: Vec<Look>,
     /// What has been told.
     told: Map<String, Value>,
     /// When the waits of tasks began: by the clock of the host, and in the timeline.
@@ -25,13 +20,10 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Takes a look that was taken at this time, in microseconds of the timeline. Returns what it tells.
-    pub fn event(&mut self, look: Look, hosts: &[Host], at: i64) -> Value {
-        self.looks.push(look);
-        if self.looks.len() > 2 {
-            self.looks.remove(0);
-        }
-        let state = self.state(hosts, at);
+    /// Returns what a look tells that was taken at this time, in microseconds of the timeline. `report`: what is known from it and the
+    /// look before.
+    pub fn event(&mut self, (look, report): (&Look, &Report), hosts: &[Host], at: i64) -> Value {
+        let state = self.state((look, report), hosts, at);
         let told = Value::Object(std::mem::take(&mut self.told));
         let patch = patch::difference(&told, &state).unwrap_or_else(|| json!({}));
         if let Value::Object(state) = state {
@@ -40,9 +32,7 @@ impl Looks {
         event(patch, at)
     }
 
-    fn state(&mut self, hosts: &[Host], at: i64) -> Value {
-        let Some(look) = self.looks.last() else { return json!({}) };
-        let report = report(&self.looks);
+    fn state(&mut self, (look, report): (&Look, &Report), hosts: &[Host], at: i64) -> Value {
         let looks: BTreeMap<Tid, &TaskLook> =
             look.hosts.values().flat_map(|host| host.tasks.iter().map(|task| (task.info.tid, task))).collect();
         let earlier = std::mem::take(&mut self.waits);
@@ -63,7 +53,7 @@ impl Looks {
             "hosts": hosts.iter().map(|host| (host.tid.to_string(), host_value(host, look.hosts.get(&host.tid)))).collect::<Map<_, _>>(),
             "tasks": tasks,
             "groups": look.groups.iter().map(group).collect::<Map<_, _>>(),
-            "deadlocks": deadlocks(&report),
+            "deadlocks": deadlocks(report),
         })
     }
 }
@@ -71,6 +61,13 @@ impl Looks {
 /// Returns the event of a look that tells this.
 pub fn event(patch: Value, at: i64) -> Value {
     json!({ "ph": "i", "s": "g", "cat": "look", "name": "look", "pid": 0, "tid": 0, "ts": at, "args": patch })
+}
+
+/// Returns the event that tells the whole state at a time before which nothing is known any more.
+pub fn state_event(state: Value, at: i64) -> Value {
+    let mut event = event(state, at);
+    event["name"] = json!("state");
+    event
 }
 
 /// Returns what an event of a look tells; `None` if it is another event.
@@ -154,8 +151,10 @@ fn deadlocks(report: &Report) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::look::Recent;
     use crate::look::samples::{HOST, host, task};
     use pvm_core::state_line::{Call, Wanted};
+    use pvm_core::waiting::report;
 
     fn look(tasks: Vec<TaskLook>) -> Look {
         let mut look = Look::default();
@@ -170,8 +169,12 @@ mod tests {
     #[test]
     fn the_first_look_tells_all_and_later_ones_what_has_changed() {
         let hosts = [host(1, "here")];
-        let mut looks = Looks::default();
-        let first = looks.event(look(vec![task(1, receive(2)), task(2, None)]), &hosts, 5_000_000);
+        let (mut looks, mut recent) = (Looks::default(), Recent::default());
+        let mut take = |tasks: Vec<TaskLook>, at: i64| {
+            let seen = recent.add(look(tasks));
+            looks.event((&seen[seen.len() - 1], &report(seen)), &hosts, at)
+        };
+        let first = take(vec![task(1, receive(2)), task(2, None)], 5_000_000);
         let state = &first["args"];
         assert_eq!((&first["ts"], &first["cat"]), (&json!(5_000_000), &json!("look")));
         assert_eq!(state["hosts"]["t40000"]["name"], "here");
@@ -181,17 +184,17 @@ mod tests {
         assert_eq!(state["tasks"]["t40002"]["state"], "computes");
 
         // One clock may have gone on by less than the other: a wait goes on where it began.
-        let same = looks.event(look(vec![task(1, receive(2)), task(2, None)]), &hosts, 6_000_123);
+        let same = take(vec![task(1, receive(2)), task(2, None)], 6_000_123);
         assert_eq!(same["args"], json!({}));
 
-        let stuck = looks.event(look(vec![task(1, receive(2)), task(2, receive(1))]), &hosts, 7_000_000);
+        let stuck = take(vec![task(1, receive(2)), task(2, receive(1))], 7_000_000);
         assert_eq!(stuck["args"]["tasks"]["t40002"]["state"], "waits");
-        let stuck = looks.event(look(vec![task(1, receive(2)), task(2, receive(1))]), &hosts, 8_000_000);
+        let stuck = take(vec![task(1, receive(2)), task(2, receive(1))], 8_000_000);
         assert_eq!(stuck["args"]["tasks"]["t40001"], json!({ "stuck": true }));
         let deadlock = &stuck["args"]["deadlocks"][0];
         assert!(deadlock["text"].as_str().unwrap().starts_with("DEADLOCK: a circle of waits:"), "{deadlock}");
 
-        let gone = looks.event(look(vec![task(1, receive(2))]), &hosts, 9_000_000);
+        let gone = take(vec![task(1, receive(2))], 9_000_000);
         assert_eq!(gone["args"]["tasks"]["t40002"], Value::Null);
         assert!(gone["args"]["tasks"].as_object().unwrap().contains_key("t40002"));
     }

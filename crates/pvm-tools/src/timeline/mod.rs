@@ -10,13 +10,14 @@ mod flows;
 pub mod looks;
 pub mod patch;
 
+use crate::look::Recent;
 use flows::{Flows, Message, Point};
 use looks::Looks;
 use pvm_core::events::{self, Datum, Event, MASK_CHARACTERS};
 use pvm_core::proto::Host;
 use pvm_core::tid::{LOCAL_MASK, Tid};
 use pvm_core::trace::{Moment, Part, Record, Stamp, UserItems, Value};
-use pvm_core::waiting::Look;
+use pvm_core::waiting::{Look, report};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -57,6 +58,7 @@ pub struct Timeline<W: Write> {
     tracks: BTreeMap<Tid, Track>,
     flows: Flows,
     looks: Looks,
+    recent: Recent,
 }
 
 impl<W: Write> Timeline<W> {
@@ -65,7 +67,8 @@ impl<W: Write> Timeline<W> {
         write!(out, "{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
         let base = start.microseconds();
         let (tracks, flows, looks) = (BTreeMap::new(), Flows::default(), Looks::default());
-        let mut timeline = Timeline { out, base, first: true, tracks, flows, looks };
+        let recent = Recent::default();
+        let mut timeline = Timeline { out, base, first: true, tracks, flows, looks, recent };
         timeline.write(&start_event(base))?;
         Ok(timeline)
     }
@@ -78,7 +81,9 @@ impl<W: Write> Timeline<W> {
     /// Adds a look at the machine that was taken at this time.
     pub fn look(&mut self, look: Look, hosts: &[Host], taken: Stamp) -> io::Result<()> {
         let at = taken.microseconds() - self.base;
-        let event = self.looks.event(look, hosts, at);
+        let recent = self.recent.add(look);
+        let Some(look) = recent.last() else { return Ok(()) };
+        let event = self.looks.event((look, &report(recent)), hosts, at);
         self.write(&event)?;
         self.out.flush()
     }

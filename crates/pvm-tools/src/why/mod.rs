@@ -57,7 +57,7 @@ pub struct Found {
     hosts: Vec<Host>,
     /// The tasks that are shown.
     shown: BTreeSet<Tid>,
-    /// Where in their programs those wait of which that was seen.
+    /// The source lines of the waits, for the tasks whose stacks could be read.
     places: BTreeMap<Tid, Place>,
 }
 

@@ -148,7 +148,7 @@ struct Key {
     file: (String, String),
 }
 
-/// A file of which code is mapped.
+/// A mapped executable file: the program or a library.
 struct Mapped {
     key: Key,
     /// From its first to its last byte in memory.

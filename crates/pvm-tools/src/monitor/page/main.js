@@ -31,6 +31,7 @@ function render() {
   const status = element("status");
   const said = [words[page.source]];
   if (time !== null && page.source !== "closed") said[0] += ", rewound";
+  if (record.isCut) said.push(`known since ${asClock(record, record.first)}`);
   if (record.looks.length) said.push(count(Object.keys(hosts).length, "host"), count(Object.keys(tasks).length, "task"));
   if (deadlocks.length) said.push(count(deadlocks.length, "deadlock"));
   status.replaceChildren(...said.filter(Boolean).flatMap((text, place) => [place ? " · " : "", text.includes("deadlock") ? h("strong", { class: "deadlock" }, text) : text]));
@@ -74,19 +75,27 @@ function setTheme(theme) {
   renderSoon();
 }
 
+/** How many letters of events a page keeps; the server keeps 64 MiB. */
+const RECEIVED_MAX = 128 << 20;
+
 /** Takes events from the server. */
 function connect() {
   const events = new EventSource("events");
+  let received = 0;
   fetch("control").then(async (answer) => (page.mayEnd = (await answer.text()) === "yes"), () => (page.mayEnd = false));
-  let awaited = 0;
   events.addEventListener("anew", (event) => {
     page.record.reset();
     page.source = "loading";
-    awaited = Number(event.data);
+    received = 0;
   });
   events.addEventListener("message", (event) => {
     page.record.add(JSON.parse(event.data));
-    awaited -= 1;
+    received += event.data.length;
+    // What the server has forgotten, the page need not keep: it begins anew.
+    if (page.source === "live" && received > RECEIVED_MAX) {
+      events.close();
+      connect();
+    }
     if (page.source === "lost") page.source = "live";
     if (page.source === "live") renderSoon();
   });

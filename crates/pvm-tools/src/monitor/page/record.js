@@ -141,6 +141,8 @@ class Record {
 
   reset() {
     this.start = 0;
+    /** Whether there was more before the first look. */
+    this.isCut = false;
     this.looks = [];
     this.checkpoints = [];
     this.machine = new Machine();
@@ -182,6 +184,8 @@ class Record {
     } else if (event.name === "thread_name" && event.ph === "M") {
       this.track(tidOf(event)).command = event.args.name.split(" ").slice(1).join(" ");
     } else if (event.cat === "look") {
+      // The server has kept only what came later.
+      if (event.name === "state") this.isCut = true;
       this.addLook({ at: event.ts, patch: event.args });
     } else if (event.cat === "call") {
       this.addCall(event);
